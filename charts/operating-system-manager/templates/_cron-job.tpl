@@ -1,5 +1,4 @@
-{{/* A CronJob that runs osmctl: `root`, `name`, `component`, `schedule`, `deadline` in seconds and `args`. `secret` is mounted as the kubeconfig of a
-     worker cluster. */}}
+{{/* A CronJob that runs osmctl: `root`, `name`, `component`, `schedule`, `deadline` in seconds and `args`. */}}
 {{- define "osm.cronJob" -}}
 {{- $pod := include "osm.pod" (dict "root" .root "own" .root.Values.workerCluster.renewal) | fromYaml -}}
 apiVersion: batch/v1
@@ -15,10 +14,8 @@ spec:
   concurrencyPolicy: Forbid
   jobTemplate:
     spec:
-      {{- if not .secret }}
       # A cluster that is away fails the Job. The others wait for the next run, not for a repetition.
       backoffLimit: 0
-      {{- end }}
       activeDeadlineSeconds: {{ .deadline }}
       template:
         metadata:
@@ -30,7 +27,7 @@ spec:
             {{- toYaml . | nindent 12 }}
           {{- end }}
         spec:
-          restartPolicy: {{ empty .secret | ternary "Never" "OnFailure" }}
+          restartPolicy: Never
           serviceAccountName: {{ quote .name }}
           enableServiceLinks: false
           {{- include "osm.scheduling" (dict "root" .root "pod" $pod) | trim | nindent 10 }}
@@ -54,28 +51,12 @@ spec:
               securityContext:
                 {{- toYaml . | nindent 16 }}
               {{- end }}
-              {{- if or .secret $pod.extraVolumeMounts }}
+              {{- with $pod.extraVolumeMounts }}
               volumeMounts:
-                {{- if .secret }}
-                - name: worker-cluster
-                  mountPath: /etc/osm/worker-cluster
-                  readOnly: true
-                {{- end }}
-                {{- with $pod.extraVolumeMounts }}
                 {{- toYaml . | nindent 16 }}
-                {{- end }}
               {{- end }}
-          {{- if or .secret $pod.extraVolumes }}
+          {{- with $pod.extraVolumes }}
           volumes:
-            {{- with .secret }}
-            - name: worker-cluster
-              secret:
-                secretName: {{ . }}
-                # This is 0440.
-                defaultMode: 288
-            {{- end }}
-            {{- with $pod.extraVolumes }}
             {{- toYaml . | nindent 12 }}
-            {{- end }}
           {{- end }}
 {{- end -}}

@@ -55,13 +55,12 @@ app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 {{- end }}
 {{- end -}}
 
-{{/* The services of this release: name → key in values. Topology `worker` has no osp-controller, which never connects to the worker cluster, and
-     `profiles` has no other. */}}
+{{/* The services of this release: name → key in values. Topology `worker` has no osp-controller, which never connects to a user cluster. */}}
 {{- define "osm.services" -}}
-{{- if not (has .Values.topology (list "worker" "crds")) }}
+{{- if ne .Values.topology "crds" }}
+{{- if ne .Values.topology "worker" }}
 osp-controller: ospController
 {{- end }}
-{{- if not (has .Values.topology (list "profiles" "crds")) }}
 osc-controller: oscController
 secret-syncer: secretSyncer
 {{- if eq .Values.joining "approved" }}
@@ -72,7 +71,7 @@ csr-approver: csrApprover
 
 {{/* The roles of this release's cluster. With topology `single`, the settings are where the profiles are. */}}
 {{- define "osm.parts" -}}
-{{- if has .Values.topology (list "single" "management" "fleet" "profiles") }}
+{{- if has .Values.topology (list "single" "fleet") }}
 - management
 {{- end }}
 {{- if has .Values.topology (list "single" "worker") }}
@@ -89,7 +88,7 @@ true
 
 {{/* Whether the services of this release run in its cluster. */}}
 {{- define "osm.hasPods" -}}
-{{- if has .Values.topology (list "single" "management" "fleet" "profiles") -}}
+{{- if has .Values.topology (list "single" "fleet") -}}
 true
 {{- end -}}
 {{- end -}}

@@ -16,12 +16,7 @@ use osm_runtime::fleet::FleetArgs;
 #[derive(Parser)]
 #[command(
     version,
-    mut_arg("namespace", |arg| arg.help("Namespace of the installation in the cluster of --kubeconfig. The service keeps its Leases there")),
-    mut_arg("kubeconfig", |arg| {
-        let help = "Kubeconfig file of the worker cluster, which has the MachineDeployments, or with --fleet of the cluster that \
-                    has the WorkerClusters. The service restarts when the file changes. The default is $KUBECONFIG, ~/.kube/config, or the pod's ServiceAccount";
-        arg.help(help).long_help(help)
-    }),
+    mut_arg("namespace", |arg| arg.help("Namespace of the installation. The service keeps its Leases there")),
     mut_arg("settings_config_map", |arg| arg.hide(true)),
 )]
 struct Args {
@@ -34,11 +29,5 @@ struct Args {
 fn main() -> ExitCode {
     let args = Args::parse();
     let installation = args.common.installation();
-    osm_runtime::service::serve::<CsrApprover>(
-        Service::CsrApprover,
-        args.common,
-        None,
-        args.fleet,
-        installation,
-    )
+    osm_runtime::service::serve::<CsrApprover>(Service::CsrApprover, args.common, args.fleet, installation)
 }

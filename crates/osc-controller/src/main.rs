@@ -7,7 +7,7 @@ use clap::builder::NonEmptyStringValueParser;
 use osc_controller::OscController;
 use osm_api::rbac::{Installation, Service};
 use osm_runtime::fleet::FleetArgs;
-use osm_runtime::{CommonArgs, ProfileArgs, WorkerArgs};
+use osm_runtime::{CommonArgs, ProfileArgs};
 
 /// Renders one OperatingSystemConfig per MachineDeployment.
 ///
@@ -20,8 +20,6 @@ use osm_runtime::{CommonArgs, ProfileArgs, WorkerArgs};
 struct Args {
     #[command(flatten)]
     common: CommonArgs,
-    #[command(flatten)]
-    worker: WorkerArgs,
     #[command(flatten)]
     fleet: FleetArgs,
     #[command(flatten)]
@@ -72,11 +70,9 @@ fn main() -> ExitCode {
         go_finalizers: args.remove_upstream_finalizers,
         ..args.common.installation()
     };
-    let worker = args.worker.worker_kubeconfig;
     osm_runtime::service::serve::<OscController>(
         Service::OscController,
         args.common,
-        worker,
         args.fleet,
         installation,
     )

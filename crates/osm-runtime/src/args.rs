@@ -12,9 +12,8 @@ pub struct CommonArgs {
     /// Namespace of the installation. It has the profiles, the configs and the settings ConfigMap.
     #[arg(long, env = "OSM_NAMESPACE", default_value = "kube-system")]
     pub namespace: String,
-    /// Kubeconfig file of the management cluster, which has the profiles, configs and settings. The service
-    /// restarts when the file changes. The default is $KUBECONFIG, ~/.kube/config, or the pod's
-    /// ServiceAccount.
+    /// Kubeconfig file of the cluster; for a fleet, of the seed. The default is $KUBECONFIG, ~/.kube/config, or
+    /// the pod's ServiceAccount.
     #[arg(long, env = "OSM_KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// Name of the settings ConfigMap. Its key settings.yaml holds the settings document.
@@ -95,21 +94,6 @@ pub struct ProfileArgs {
         value_delimiter = ','
     )]
     pub profile_namespaces: Vec<String>,
-}
-
-/// Flags of the services that also need the worker cluster.
-#[derive(clap::Args, Clone, Debug)]
-pub struct WorkerArgs {
-    /// Kubeconfig file of the worker cluster, which has the MachineDeployments and the namespace
-    /// cloud-init-settings. The service restarts when the file changes. The default is the management
-    /// cluster.
-    #[arg(
-        long,
-        env = "OSM_WORKER_KUBECONFIG",
-        value_name = "FILE",
-        conflicts_with = "fleet"
-    )]
-    pub worker_kubeconfig: Option<PathBuf>,
 }
 
 /// Format of log lines.

@@ -22,11 +22,9 @@ pub struct Cluster {
     /// It ends when the process stops, or this cluster is no longer served.
     pub scope: Scope,
     pub installation: Installation,
-    /// The cluster of profiles, configs, settings and the replicas' Leases; the worker cluster for a service
-    /// that needs no other.
+    /// The cluster of profiles, configs, settings and the replicas' Leases: of a fleet, the seed.
     pub management: Connection,
-    /// The cluster of MachineDeployments and of `cloud-init-settings`; the same as `management` unless
-    /// another one is given.
+    /// The cluster of MachineDeployments and of `cloud-init-settings`: the same, or a user cluster of a fleet.
     pub worker: Connection,
     pub settings: settings::Receiver,
     /// Those that share the work in this cluster.

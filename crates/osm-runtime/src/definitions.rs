@@ -18,8 +18,8 @@ use crate::scope::Scope;
 use crate::startup_check::{self, UNCHECKED};
 
 /// KKP restores its definitions in each user cluster.
-const ADVICE: &str = "apply the CustomResourceDefinitions of this version; for a user cluster of KKP, which restores its own, use the \
-     topologies management and worker (docs/kkp.md)";
+const ADVICE: &str = "apply the CustomResourceDefinitions of this version; for a user cluster of KKP, which restores its own, use a \
+     fleet in its seed (docs/kkp.md)";
 
 /// Starts the check; readiness waits for a good result. The published OpenAPI document is readable to every
 /// authenticated client, so the check needs no permission on CustomResourceDefinitions.

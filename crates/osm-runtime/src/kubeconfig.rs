@@ -1,74 +1,35 @@
-//! Reads kubeconfig files at start, and restarts the service when one changes, as those of a mounted Secret
-//! do.
-//!
-//! A service does not start with a kubeconfig that is not valid. While a changed one is not valid, the
-//! previous one stays in use, so that credentials are still renewed, and `/readyz` has the reason.
-
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
+//! Reads kubeconfigs: that of the service itself, and those of other clusters, whose owners may have written
+//! them.
 
 use anyhow::{Context as _, bail};
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError, LoadDataError};
 use osm_api::rbac::Service;
 
-use crate::process::Process;
-use crate::scope::Scope;
+use crate::args::CommonArgs;
 use crate::transport::{self, Share, Transports};
 use crate::{client, proxy};
 
-/// Interval between two looks at a file. Kubernetes itself takes up to a minute to bring a changed Secret
-/// into a pod.
-const POLL_INTERVAL: Duration = Duration::from_secs(5);
-
-/// A restart comes within this time after a change, at a random moment, so that replicas seldom restart
-/// together.
-const MAX_RESTART_DELAY: Duration = Duration::from_secs(60);
-
-/// The flag of the kubeconfig of another cluster than the service's own.
-pub const WORKER_CLUSTER_FLAG: &str = "--worker-kubeconfig";
-
-/// A kubeconfig that a flag names.
-#[derive(Clone, Debug)]
-pub struct KubeconfigFile {
-    /// `--kubeconfig` or `--worker-kubeconfig`.
-    pub flag: &'static str,
-    pub path: PathBuf,
-    /// Whether the owner of another cluster may have written it.
-    pub is_foreign: bool,
-}
-
-impl KubeconfigFile {
-    /// Reads the file, and the certificates and keys that it names. Returns the text as well, by which a
-    /// change shows.
-    async fn read(&self, service: Service) -> anyhow::Result<(Config, Transports, String)> {
-        let read = async {
-            let text = std::fs::read_to_string(&self.path).context("can't be read")?;
-            let (config, transports) = if self.is_foreign {
-                foreign(&text, service, Share::Alone).await?
-            } else {
-                // `read_from` resolves the relative names of further files.
-                open(
-                    Kubeconfig::read_from(&self.path).map_err(without_values)?,
-                    service,
-                    Share::Alone,
-                )
-                .await?
-            };
-            anyhow::Ok((config, transports, text))
-        };
-        read.await
-            .with_context(|| format!("{} {}", self.flag, self.path.display()))
-    }
-
-    /// Whether another valid kubeconfig than this one is there.
-    async fn differs(&self, used: &str, service: Service) -> anyhow::Result<bool> {
-        if std::fs::read_to_string(&self.path).is_ok_and(|text| text == used) {
-            return Ok(false);
-        }
-        self.read(service).await.map(|_| true)
-    }
+/// The configuration by which the service itself connects, and transports by it. Without `--kubeconfig`, kube finds
+/// a configuration, and renews the token of a pod's ServiceAccount.
+///
+/// # Errors
+/// No configuration is found, or it is not valid.
+pub(crate) async fn own(args: &CommonArgs, service: Service) -> anyhow::Result<(Config, Transports)> {
+    let Some(path) = &args.kubeconfig else {
+        let config = Config::infer().await.context(
+            "no API server is configured; set --kubeconfig or the variable KUBECONFIG, or run in a pod with a ServiceAccount",
+        )?;
+        return complete(config, service, Share::Alone)
+            .context("$KUBECONFIG, ~/.kube/config or the pod's ServiceAccount");
+    };
+    let read = async {
+        // This resolves the relative names of further files.
+        let kubeconfig = Kubeconfig::read_from(path).map_err(without_values)?;
+        open(kubeconfig, service, Share::Alone).await
+    };
+    read.await
+        .with_context(|| format!("--kubeconfig {}", path.display()))
 }
 
 /// The configuration of another cluster, and transports by it, from the text of a kubeconfig. The owner of that
@@ -77,12 +38,12 @@ impl KubeconfigFile {
 /// # Errors
 /// A text that is not a kubeconfig, and fields by which it would run a program, send a file of this pod to its
 /// API server, act as someone else, or trust any API server. No message has a value of the text.
-pub async fn foreign(text: &str, service: Service, share: Share) -> anyhow::Result<(Config, Transports)> {
+pub(crate) async fn foreign(text: &str, service: Service) -> anyhow::Result<(Config, Transports)> {
     let kubeconfig = Kubeconfig::from_yaml(text).map_err(without_values)?;
     if let Some(problem) = problem_of_foreign(&kubeconfig) {
         bail!("the kubeconfig of another cluster {problem}");
     }
-    open(kubeconfig, service, share).await
+    open(kubeconfig, service, Share::OfFleet).await
 }
 
 async fn open(
@@ -162,6 +123,7 @@ fn problem_of_foreign(kubeconfig: &Kubeconfig) -> Option<String> {
 fn without_values(error: KubeconfigError) -> anyhow::Error {
     use KubeconfigError as E;
     let place = match error {
+        E::ReadConfig(error, _) => return anyhow::Error::new(error).context("can't be read"),
         E::Parse(error) => match error.location() {
             Some(at) => format!("line {}, column {}", at.line(), at.column()),
             None => "its YAML can't be read".to_owned(),
@@ -178,59 +140,6 @@ fn without_values(error: KubeconfigError) -> anyhow::Error {
         error => return anyhow::Error::new(error).context("is not a valid kubeconfig"),
     };
     anyhow::anyhow!("is not a valid kubeconfig: {place}")
-}
-
-/// The configuration of a cluster, and transports by it. The process restarts when the file changes. `None`:
-/// kube finds a configuration by itself, which is not followed, and renews the token of a pod's
-/// ServiceAccount.
-///
-/// # Errors
-/// No configuration is found, or it is not valid.
-pub(crate) async fn connect(
-    file: Option<KubeconfigFile>,
-    process: &Arc<Process>,
-) -> anyhow::Result<(Config, Transports)> {
-    let Some(file) = file else {
-        let config = Config::infer().await.context(
-            "no API server is configured; set --kubeconfig or the variable KUBECONFIG, or run in a pod with a ServiceAccount",
-        )?;
-        return complete(config, process.service, Share::Alone)
-            .context("$KUBECONFIG, ~/.kube/config or the pod's ServiceAccount");
-    };
-    let (config, transports, text) = file.read(process.service).await?;
-    let flag = file.flag;
-    let follow = restart_on_change(file, text, process.clone());
-    Scope::of(process).spawn_until(flag, &process.shutdown, follow);
-    Ok((config, transports))
-}
-
-/// Ends the process some time after the file has another valid content, so that Kubernetes restarts it with
-/// that.
-async fn restart_on_change(file: KubeconfigFile, used: String, process: Arc<Process>) {
-    let gate = process.readiness.gate(file.flag);
-    let restart = async {
-        loop {
-            match file.differs(&used, process.service).await {
-                Ok(false) => gate.open(),
-                Ok(true) => {
-                    let delay = MAX_RESTART_DELAY.mul_f64(process.environment.fraction());
-                    tracing::info!(
-                        flag = file.flag,
-                        ?delay,
-                        "the service restarts with the new kubeconfig"
-                    );
-                    tokio::time::sleep(delay).await;
-                    if file.differs(&used, process.service).await.unwrap_or(false) {
-                        return process.shutdown.cancel();
-                    }
-                }
-                Err(problem) => gate.report(format!("{problem:#}. The previous kubeconfig stays in use")),
-            }
-            tokio::time::sleep(POLL_INTERVAL).await;
-        }
-    };
-    process.shutdown.run_until_cancelled(restart).await;
-    process.shutdown.cancelled().await;
 }
 
 #[cfg(test)]
@@ -252,19 +161,6 @@ mod tests {
     fn base64(text: &str) -> String {
         let encoded = serde_json::to_value(ByteString(text.into())).unwrap();
         encoded.as_str().unwrap().to_owned()
-    }
-
-    /// A file that does not exist yet, in a folder that goes with the test.
-    fn file(is_foreign: bool) -> (tempfile::TempDir, KubeconfigFile) {
-        let folder = tempfile::TempDir::new().unwrap();
-        let path = folder.path().join("kubeconfig");
-        let flag = "--kubeconfig";
-        let file = KubeconfigFile {
-            flag,
-            path,
-            is_foreign,
-        };
-        (folder, file)
     }
 
     /// What is replaced in a good kubeconfig and by what, and what is said of it.
@@ -319,10 +215,7 @@ users: [ -> users: [hunter2, => line 6, column 9
             "lacks the field certificate-authority-data; put the CA",
         ));
         for (text, expected) in cases {
-            let problem = foreign(&text, SERVICE, Share::Alone)
-                .await
-                .err()
-                .context(expected);
+            let problem = foreign(&text, SERVICE).await.err().context(expected);
             let problem = format!("{:#}", problem.unwrap());
             let is_said = problem.contains(expected) && !problem.contains("hunter2");
             assert!(is_said, "{expected}: {problem}");
@@ -332,21 +225,19 @@ users: [ -> users: [hunter2, => line 6, column 9
             &of_cluster("proxy-url: 'http://user:hunter2@proxy:3128'"),
             &of_cluster("insecure-skip-tls-verify: false"),
         ] {
-            assert!(foreign(text, SERVICE, Share::Alone).await.is_ok(), "{text}");
+            assert!(foreign(text, SERVICE).await.is_ok(), "{text}");
         }
-        let (_folder, file) = file(true);
-        std::fs::write(&file.path, of_user("as: a")).unwrap();
-        let problem = format!("{:#}", file.read(SERVICE).await.err().unwrap());
-        assert!(
-            problem.starts_with("--kubeconfig /") && problem.contains("the field as; "),
-            "{problem}"
-        );
     }
 
     #[tokio::test]
     async fn mistakes_are_one_sentence_without_values() {
-        let (_folder, file) = file(false);
-        let read = async || file.read(SERVICE).await;
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("kubeconfig");
+        let args = CommonArgs {
+            kubeconfig: Some(path.clone()),
+            ..CommonArgs::default()
+        };
+        let read = async || own(&args, SERVICE).await;
         let problem = format!("{:#}", read().await.err().unwrap());
         assert!(
             problem.starts_with("--kubeconfig ") && problem.contains("can't be read"),
@@ -357,7 +248,7 @@ users: [ -> users: [hunter2, => line 6, column 9
             "users: hunter2",
             "users: [{name: c, user: hunter2}]",
         ] {
-            std::fs::write(&file.path, text).unwrap();
+            std::fs::write(&path, text).unwrap();
             let problem = format!("{:#}", read().await.err().unwrap());
             assert!(
                 problem.contains(": is not a valid kubeconfig: line 1, column "),
@@ -365,24 +256,8 @@ users: [ -> users: [hunter2, => line 6, column 9
             );
             assert!(!problem.contains("hunter2"), "{problem}");
         }
-        std::fs::write(&file.path, kubeconfig("{token: a}")).unwrap();
+        std::fs::write(&path, kubeconfig("{token: a}")).unwrap();
         let problem = format!("{:#}", read().await.err().unwrap());
         assert!(problem.contains("ca.pem"), "{problem}");
-    }
-
-    #[tokio::test]
-    async fn a_changed_kubeconfig_counts_once_the_files_that_it_names_are_there() {
-        _ = rustls::crypto::ring::default_provider().install_default();
-        let (_folder, file) = file(false);
-        let used = kubeconfig("{token: a}").replace(", certificate-authority: ca.pem", "");
-        let user = "client-certificate: /none/c.pem, client-key: /none/k.pem";
-        for (text, expected) in [
-            (used.clone(), Some(false)),
-            (used.replace("token: a", "token: b"), Some(true)),
-            (used.replace("token: a", user), None),
-        ] {
-            std::fs::write(&file.path, &text).unwrap();
-            assert_eq!(file.differs(&used, SERVICE).await.ok(), expected, "{text}");
-        }
     }
 }

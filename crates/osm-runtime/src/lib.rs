@@ -46,7 +46,7 @@ pub mod events;
 pub mod fleet;
 pub mod followed;
 pub mod foreign_cluster;
-pub mod kubeconfig;
+mod kubeconfig;
 pub mod metrics;
 pub mod object;
 mod port;
@@ -77,7 +77,7 @@ pub mod watch;
 pub use admission::AdmissionArgs;
 pub use kube::Api;
 
-pub use args::{CommonArgs, ProfileArgs, WorkerArgs};
+pub use args::{CommonArgs, ProfileArgs};
 pub use cluster::Cluster;
 pub use connection::Connection;
 pub use controller::Controller;

@@ -1,7 +1,6 @@
 //! The frame of a service: flags → telemetry → admin server → connections → controller → shutdown.
 
 use std::future::Future;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,12 +18,11 @@ use crate::connection_role::ConnectionRole;
 use crate::controller::Controller;
 use crate::environment::Environment;
 use crate::fleet::{self, FleetArgs};
-use crate::kubeconfig::{self, KubeconfigFile};
 use crate::process::Process;
 use crate::readiness::Gate;
 use crate::replicas::Replicas;
 use crate::scope::Scope;
-use crate::{admin, definitions, error, rights, settings, settings_watch, telemetry};
+use crate::{admin, definitions, error, kubeconfig, rights, settings, settings_watch, telemetry};
 
 /// That of the C library keeps most of what was freed after a change of many pools. `.cargo/config.toml` has the
 /// settings that are compiled into this one.
@@ -35,15 +33,8 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 /// after SIGTERM.
 const FINISH_WITHIN: Duration = Duration::from_secs(25);
 
-/// Runs a service until SIGTERM or SIGINT. `worker`: the kubeconfig of the worker cluster, if it is another
-/// cluster. A service that needs only one of the clusters connects to that one by `--kubeconfig`.
-pub fn main<F, Fut>(
-    service: Service,
-    args: CommonArgs,
-    worker: Option<PathBuf>,
-    installation: Installation,
-    run: F,
-) -> ExitCode
+/// Runs a service until SIGTERM or SIGINT.
+pub fn main<F, Fut>(service: Service, args: CommonArgs, installation: Installation, run: F) -> ExitCode
 where
     F: FnOnce(Cluster) -> Fut,
     Fut: Future<Output = anyhow::Result<()>>,
@@ -69,7 +60,7 @@ where
         let listen = process.args.listen;
         admin::spawn(listen, &process.readiness, &process.metrics, &shutdown)?;
         // In a box, because the stack would hold a copy for each function that it passes through.
-        let work = Box::pin(work(process, start, worker, installation, run));
+        let work = Box::pin(work(process, start, installation, run));
         let signal = async {
             tokio::select! {
                 _ = terminate.recv() => "SIGTERM",
@@ -91,12 +82,11 @@ where
 pub fn serve<C: Controller>(
     service: Service,
     args: CommonArgs,
-    worker: Option<PathBuf>,
     fleet: FleetArgs,
     mut installation: Installation,
 ) -> ExitCode {
     installation.fleet = fleet.fleet;
-    main(service, args, worker, installation, async move |of: Cluster| {
+    main(service, args, installation, async move |of: Cluster| {
         if fleet.fleet {
             Ok(fleet::run::<C>(of, &fleet).await?)
         } else {
@@ -112,15 +102,6 @@ pub fn serve<C: Controller>(
 pub async fn serve_only<C: Controller>(cluster: Cluster) -> anyhow::Result<()> {
     C::start(&cluster)?.serve(cluster).await;
     Ok(())
-}
-
-fn kubeconfig(args: &CommonArgs, service: Service, fleet: bool) -> Option<KubeconfigFile> {
-    let is_foreign = !fleet && !service.clusters().contains(&ClusterKind::Management);
-    args.kubeconfig.clone().map(|path| KubeconfigFile {
-        flag: "--kubeconfig",
-        path,
-        is_foreign,
-    })
 }
 
 /// Raises the limit of open files as far as the system allows. It is 1,024 where nobody has raised it, and a fleet has
@@ -153,7 +134,6 @@ fn block_on(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()
 pub async fn work<F, Fut>(
     process: Arc<Process>,
     start: Gate,
-    worker: Option<PathBuf>,
     installation: Installation,
     run: F,
 ) -> anyhow::Result<()>
@@ -161,24 +141,21 @@ where
     F: FnOnce(Cluster) -> Fut,
     Fut: Future<Output = anyhow::Result<()>>,
 {
-    let [management, worker] = connect(&process, worker, installation.fleet).await?;
+    let cluster = connect(&process, installation.fleet).await?;
     let scope = Scope::of(&process);
     let mut settings = settings::none();
     if process.service.reads_settings() {
-        settings = settings_watch::spawn(&scope, &management, &installation);
-        definitions::spawn(&scope, &management, &installation);
+        settings = settings_watch::spawn(&scope, &cluster, &installation);
+        definitions::spawn(&scope, &cluster, &installation);
     }
-    rights::spawn(&scope, &management, &installation);
-    if worker.role() == ConnectionRole::Of(ClusterKind::Worker) {
-        rights::spawn(&scope, &worker, &installation);
-    }
-    let member = Replicas::watch(&scope, &management, &installation);
+    rights::spawn(&scope, &cluster, &installation);
+    let member = Replicas::watch(&scope, &cluster, &installation);
     start.open();
     let replicas = member.replicas().clone();
     run(Cluster::new(
         scope,
         installation,
-        [management, worker],
+        [cluster.clone(), cluster],
         settings,
         replicas,
     ))
@@ -214,41 +191,20 @@ async fn until_stopped(
     }
 }
 
-/// Connects to the management cluster and the worker cluster, which may be the same. The worker clusters of a
-/// fleet are connected to later.
-async fn connect(
-    process: &Arc<Process>,
-    worker: Option<PathBuf>,
-    fleet: bool,
-) -> anyhow::Result<[Connection; 2]> {
-    let connect = async |role: ConnectionRole, file: Option<KubeconfigFile>| {
-        let observe = Observe::new(process, role);
-        let (config, transports) = kubeconfig::connect(file, process).await?;
-        anyhow::Ok(Connection::new(process.service, observe, config, transports))
+/// Connects to the only cluster, or to the seed of a fleet, whose user clusters are connected to later.
+async fn connect(process: &Process, fleet: bool) -> anyhow::Result<Connection> {
+    let role = if fleet {
+        ConnectionRole::Of(ClusterKind::Management)
+    } else {
+        ConnectionRole::Only
     };
-    let file = kubeconfig(&process.args, process.service, fleet);
-    let Some(path) = worker else {
-        let role = if fleet {
-            ConnectionRole::Of(ClusterKind::Management)
-        } else {
-            ConnectionRole::Only
-        };
-        let only = connect(role, file).await?;
-        return Ok([only.clone(), only]);
-    };
-    let worker = KubeconfigFile {
-        flag: kubeconfig::WORKER_CLUSTER_FLAG,
-        path,
-        is_foreign: true,
-    };
-    let management = connect(ConnectionRole::Of(ClusterKind::Management), file).await?;
-    let worker = connect(ConnectionRole::Of(ClusterKind::Worker), Some(worker)).await?;
-    Ok([management, worker])
+    let (config, transports) = kubeconfig::own(&process.args, process.service).await?;
+    let observe = Observe::new(process, role);
+    Ok(Connection::new(process.service, observe, config, transports))
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
     use tokio::time::Instant;
 
     use super::*;
@@ -296,18 +252,6 @@ mod tests {
         block_on(work).unwrap();
         // It would have ended the thread only now.
         drop(end);
-    }
-
-    /// Its owner may be another one than that of the pod, whose files and programs are not theirs.
-    #[test]
-    fn a_kubeconfig_of_another_cluster_is_foreign() {
-        let is_foreign = |line: &str, service: Service| {
-            let args = CommonArgs::try_parse_from(line.split(' ')).unwrap();
-            kubeconfig(&args, service, false).is_some_and(|file| file.is_foreign)
-        };
-        let alone = "x --kubeconfig a";
-        assert!(!is_foreign(alone, Service::OscController));
-        assert!(is_foreign(alone, Service::CsrApprover));
     }
 
     #[test]

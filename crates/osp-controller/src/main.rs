@@ -33,11 +33,7 @@ fn main() -> ExitCode {
         custom_profiles: args.custom_profiles,
         ..args.common.installation()
     };
-    osm_runtime::service::main(
-        Service::OspController,
-        args.common,
-        None,
-        installation,
-        |cluster| osp_controller::run(cluster, args.admission),
-    )
+    osm_runtime::service::main(Service::OspController, args.common, installation, |cluster| {
+        osp_controller::run(cluster, args.admission)
+    })
 }

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use osm_api::rbac::Service;
+use osm_runtime::CommonArgs;
 use osm_runtime::fleet::FleetArgs;
-use osm_runtime::{CommonArgs, WorkerArgs};
 use secret_syncer::SecretSyncer;
 
 /// Publishes OperatingSystemConfigs as Secrets in the namespace cloud-init-settings.
@@ -18,8 +18,6 @@ struct Args {
     #[command(flatten)]
     common: CommonArgs,
     #[command(flatten)]
-    worker: WorkerArgs,
-    #[command(flatten)]
     fleet: FleetArgs,
     /// Name of this installation, as a label on every object that it creates. Objects of other installations
     /// are never changed. The default is the value of --namespace.
@@ -29,14 +27,7 @@ struct Args {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let worker = args.worker.worker_kubeconfig;
     let mut installation = args.common.installation();
     installation.id = args.installation.unwrap_or(installation.id);
-    osm_runtime::service::serve::<SecretSyncer>(
-        Service::SecretSyncer,
-        args.common,
-        worker,
-        args.fleet,
-        installation,
-    )
+    osm_runtime::service::serve::<SecretSyncer>(Service::SecretSyncer, args.common, args.fleet, installation)
 }

@@ -117,8 +117,8 @@ pub struct Installed {
     installation: Installation,
     /// Folder of the programs of services that are started from now on.
     pub binaries: PathBuf,
-    /// Kubeconfigs; of the worker cluster only where it is another one.
-    identities: BTreeMap<(&'static str, ClusterKind), PathBuf>,
+    /// The kubeconfig of each service, by its name.
+    identities: BTreeMap<&'static str, PathBuf>,
     running: BTreeMap<(&'static str, usize), Running>,
     logs: Logs,
     /// What services that are started from now on log.
@@ -150,8 +150,8 @@ struct Running {
 }
 
 impl Installed {
-    /// Installs CRDs, namespaces, identities, rights and empty settings; `binaries` is the folder of the
-    /// services.
+    /// Installs CRDs, namespaces, identities, rights and empty settings: for this cluster, or for a fleet of which
+    /// it is the seed. `binaries` is the folder of the services.
     ///
     /// # Errors
     /// When the server refuses something.
@@ -160,81 +160,45 @@ impl Installed {
         installation: Installation,
         binaries: &Path,
     ) -> Result<Self> {
-        let mut installed = Self::nothing(installation, binaries)?;
-        installed.add(control_plane, &ClusterKind::ALL).await?;
-        Ok(installed)
+        let parts = if installation.fleet {
+            &[ClusterKind::Management][..]
+        } else {
+            &ClusterKind::ALL
+        };
+        prepare(control_plane, &installation, parts).await?;
+        Self::with_identities(control_plane, [IDENTITIES, ""], installation, binaries).await
     }
 
-    /// As [`Self::install`], with profiles, configs and settings in one cluster and MachineDeployments and
-    /// Secrets in another, each with its own part of the rights and identities.
-    ///
-    /// # Errors
-    /// When a server refuses something.
-    pub async fn install_in_two(
-        management: &ControlPlane,
-        worker: &ControlPlane,
-        installation: Installation,
-        binaries: &Path,
-    ) -> Result<Self> {
-        let mut installed = Self::nothing(installation, binaries)?;
-        installed.add(management, &[ClusterKind::Management]).await?;
-        installed.add(worker, &[ClusterKind::Worker]).await?;
-        Ok(installed)
-    }
-
-    /// A release that serves the clusters of all WorkerClusters of this seed.
-    ///
-    /// # Errors
-    /// When the server refuses something.
-    pub async fn install_fleet(
-        seed: &ControlPlane,
-        installation: Installation,
-        binaries: &Path,
-    ) -> Result<Self> {
-        let mut installed = Self::nothing(installation, binaries)?;
-        prepare(seed, &installed.installation, &[ClusterKind::Management]).await?;
-        for service in Service::ALL {
-            let kubeconfig = seed.identity(IDENTITIES, service.name()).await?;
-            let first_cluster = service.clusters().first().copied().context("a cluster")?;
-            installed
-                .identities
-                .insert((service.name(), first_cluster), kubeconfig);
-        }
-        Ok(installed)
-    }
-
-    /// An installation that a chart has made: `clusters` with the parts that they play, and the release whose
-    /// ServiceAccounts the services come as.
+    /// An installation that a chart has made; the services come as the ServiceAccounts of this release.
     ///
     /// # Errors
     /// When there is no such ServiceAccount.
     pub async fn by_chart(
-        clusters: &[(&ControlPlane, &[ClusterKind])],
+        control_plane: &ControlPlane,
         installation: Installation,
         release: &str,
         binaries: &Path,
     ) -> Result<Self> {
-        let mut installed = Self::nothing(installation, binaries)?;
-        for (control_plane, parts) in clusters {
-            for service in Service::ALL {
-                if let Some(cluster) = parts.iter().find(|part| service.clusters().contains(part)) {
-                    let account = format!("{release}-{}", service.name());
-                    let namespace = installed.installation.namespace.clone();
-                    let kubeconfig = control_plane.identity(&namespace, &account).await?;
-                    installed
-                        .identities
-                        .insert((service.name(), *cluster), kubeconfig);
-                }
-            }
-        }
-        Ok(installed)
+        let (namespace, prefix) = (installation.namespace.clone(), format!("{release}-"));
+        Self::with_identities(control_plane, [&namespace, &prefix], installation, binaries).await
     }
 
-    fn nothing(installation: Installation, binaries: &Path) -> Result<Self> {
+    /// `prefix` comes before the name of each service.
+    async fn with_identities(
+        control_plane: &ControlPlane,
+        [namespace, prefix]: [&str; 2],
+        installation: Installation,
+        binaries: &Path,
+    ) -> Result<Self> {
+        let mut identities = BTreeMap::new();
+        for name in Service::ALL.map(Service::name) {
+            let account = format!("{prefix}{name}");
+            identities.insert(name, control_plane.identity(namespace, &account).await?);
+        }
         Ok(Self {
             installation,
             binaries: binaries.to_owned(),
-            identities: BTreeMap::new(),
+            identities,
             running: BTreeMap::new(),
             logs: Logs::Own(ScratchDir::new("osm-logs")?),
             log_filter: "info,osm_runtime::watch=debug".to_owned(),
@@ -243,46 +207,13 @@ impl Installed {
         })
     }
 
-    async fn add(&mut self, control_plane: &ControlPlane, parts: &[ClusterKind]) -> Result<()> {
-        prepare(control_plane, &self.installation, parts).await?;
-        for service in Service::ALL {
-            let first = parts.iter().find(|part| service.clusters().contains(part));
-            if let Some(cluster) = first {
-                let kubeconfig = control_plane.identity(IDENTITIES, service.name()).await?;
-                self.identities.insert((service.name(), *cluster), kubeconfig);
-            }
-        }
-        Ok(())
-    }
-
-    /// The kubeconfig with which a service is started; of the worker cluster, where that is another one.
+    /// The kubeconfig with which a service is started.
     ///
     /// # Errors
     /// When the service has none.
-    pub fn kubeconfig(&self, service: Service, cluster: ClusterKind) -> Result<&Path> {
-        let found = self
-            .identities
-            .get(&(service.name(), cluster))
-            .map(PathBuf::as_path);
-        found.with_context(|| {
-            format!(
-                "{} has no kubeconfig of a {} cluster",
-                service.name(),
-                cluster.name()
-            )
-        })
-    }
-
-    /// Replaces that kubeconfig, for running services and those that start from now on.
-    ///
-    /// # Errors
-    /// As [`Self::kubeconfig`].
-    pub fn replace_kubeconfig(&self, service: Service, cluster: ClusterKind, text: &str) -> Result<()> {
-        let path = self.kubeconfig(service, cluster)?;
-        // At once, as Kubernetes replaces files of a Secret.
-        let new = path.with_extension("new");
-        std::fs::write(&new, text)?;
-        Ok(std::fs::rename(&new, path)?)
+    pub fn kubeconfig(&self, service: Service) -> Result<&Path> {
+        let found = self.identities.get(service.name()).map(PathBuf::as_path);
+        found.with_context(|| format!("{} has no kubeconfig", service.name()))
     }
 
     /// Services that are started from now on log to this folder, and their logs outlive them. It must be
@@ -303,8 +234,7 @@ impl Installed {
     pub async fn start(&mut self, pod: impl Into<Pod>) -> Result<()> {
         let (pod, installation) = (pod.into(), &self.installation);
         let (service, name) = (pod.service, pod.service.name());
-        let first_cluster = service.clusters().first().copied().context("a cluster")?;
-        let identity = self.kubeconfig(service, first_cluster)?;
+        let identity = self.kubeconfig(service)?;
         let log = self.log_file(pod);
         let before = std::fs::read_to_string(&log).unwrap_or_default().len();
         let identity = identity.display().to_string();
@@ -317,14 +247,6 @@ impl Installed {
             "--kubeconfig",
             &identity,
         ];
-        let worker = self
-            .identities
-            .get(&(name, ClusterKind::Worker))
-            .filter(|_| service.clusters().len() > 1)
-            .map(|path| path.display().to_string());
-        if let Some(worker) = &worker {
-            args.extend(["--worker-kubeconfig", worker]);
-        }
         let replica = pod.number.to_string();
         args.extend([
             "--listen",

@@ -22,7 +22,7 @@ use osm_testkit::{ControlPlane, Options, fixtures, machine_controller, provision
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
-use crate::fleet::{Fleet, IN_WORKER, SERVICES, pool, release, user_cluster_with};
+use crate::fleet::{Fleet, IN_WORKER, SERVICES, in_worker, pool, release, user_cluster_with};
 use crate::world::{World, machine_deployment, parse, profile};
 
 /// A credential, under a name by which a failure can tell it without repeating it.
@@ -446,7 +446,7 @@ async fn credentials_are_only_where_they_are_meant_to_be() -> Result<()> {
         });
     }
     for service in Service::ALL {
-        let kubeconfig = world.installed.kubeconfig(service, service.clusters()[0])?;
+        let kubeconfig = world.installed.kubeconfig(service)?;
         let text = std::fs::read_to_string(kubeconfig)?;
         canaries.push(Canary::new("a service's own token", token_in(&text)?));
     }
@@ -505,10 +505,11 @@ async fn what_belongs_to_a_cluster_of_a_fleet_is_nowhere_in_another() -> Result<
         audit_bodies: true,
         ..Options::default()
     };
+    let installation = in_worker();
     let (mut fleet, first, second) = tokio::try_join!(
         Fleet::without_services(Options::default(), release()),
-        user_cluster_with(audited(), IN_WORKER),
-        user_cluster_with(audited(), IN_WORKER)
+        user_cluster_with(audited(), &installation),
+        user_cluster_with(audited(), &installation)
     )?;
     fleet.installed.log_filter = "trace".to_owned();
     let fleet = fleet.with_services().await?;

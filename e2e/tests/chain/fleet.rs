@@ -5,6 +5,7 @@ use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
+use osm_api::condition::{PUBLISHED, RENDERED};
 use osm_api::config::OperatingSystemConfig;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS, KUBECONFIG_KEY, WORKER_CLUSTER as NAME, worker_kubeconfig};
 use osm_api::profile::OperatingSystemProfile;
@@ -51,7 +52,7 @@ impl Fleet {
 
     pub async fn without_services(options: Options, release: Installation) -> Result<Self> {
         let seed = ControlPlane::start(options).await?;
-        let installed = Installed::install_fleet(&seed, release, &installation::binaries()?).await?;
+        let installed = Installed::install(&seed, release, &installation::binaries()?).await?;
         installation::apply(&seed, &[profile("osp-tiny", "v0.1.0", "one\n")]).await?;
         Ok(Self { seed, installed })
     }
@@ -134,21 +135,9 @@ impl Fleet {
         reason: Reason,
         text: &str,
     ) -> Result<String> {
-        let clusters = self.registrations(namespace)?;
-        let type_ = worker_cluster::condition(service).expect("a service of clusters");
-        let what = format!("{type_} of {namespace} to be {reason}");
-        let found = wait_for(&what, DEADLINE, async || {
-            let status = clusters.get(NAME).await?.status.unwrap_or_default();
-            let found = condition::find(&status.conditions, type_).cloned();
-            ensure!(
-                found
-                    .as_ref()
-                    .is_some_and(|found| reason == *found.reason && found.message.contains(text)),
-                "{found:?}"
-            );
-            Ok(found.map(|found| found.message))
-        });
-        found.await.map_err(|error| error.context(self.installed.logs()))
+        says(&self.registrations(namespace)?, service, reason, text)
+            .await
+            .map_err(|error| error.context(self.installed.logs()))
     }
 
     pub async fn is_served(&self, namespace: &str) -> Result<()> {
@@ -174,20 +163,45 @@ impl Fleet {
     }
 }
 
-/// A user cluster with what the chart installs there.
-pub async fn user_cluster() -> Result<ControlPlane> {
-    user_cluster_with(Options::default(), IN_WORKER).await
+/// As [`Fleet::says_that`], of the WorkerCluster in the namespace of this API.
+pub async fn says(
+    clusters: &Api<WorkerCluster>,
+    service: Service,
+    reason: Reason,
+    text: &str,
+) -> Result<String> {
+    let type_ = worker_cluster::condition(service).expect("a service of clusters");
+    wait_for(&format!("{type_} to be {reason}"), DEADLINE, async || {
+        let status = clusters.get(NAME).await?.status.unwrap_or_default();
+        let found = condition::find(&status.conditions, type_).cloned();
+        ensure!(
+            found
+                .as_ref()
+                .is_some_and(|found| reason == *found.reason && found.message.contains(text)),
+            "{found:?}"
+        );
+        Ok(found.map(|found| found.message))
+    })
+    .await
 }
 
-/// The same with the records of csr-approver in this namespace.
-pub async fn user_cluster_with(options: Options, namespace: &str) -> Result<ControlPlane> {
+/// A user cluster with what the chart installs there.
+pub async fn user_cluster() -> Result<ControlPlane> {
+    user_cluster_with(Options::default(), &in_worker()).await
+}
+
+pub async fn user_cluster_with(options: Options, installation: &Installation) -> Result<ControlPlane> {
     let plane = ControlPlane::start(options).await?;
-    let installation = Installation {
-        namespace: namespace.to_owned(),
-        ..release()
-    };
-    installation::prepare(&plane, &installation, &[ClusterKind::Worker]).await?;
+    installation::prepare(&plane, installation, &[ClusterKind::Worker]).await?;
     Ok(plane)
+}
+
+/// The release as a user cluster has it.
+pub fn in_worker() -> Installation {
+    Installation {
+        namespace: IN_WORKER.to_owned(),
+        ..release()
+    }
 }
 
 async fn kubeconfig(plane: &ControlPlane, service: Service) -> Result<String> {
@@ -222,7 +236,7 @@ async fn published(plane: &ControlPlane) -> Result<Vec<String>> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn clusters_are_added_replaced_and_removed_and_no_other_notices() -> Result<()> {
-    let (fleet, a, b) = tokio::try_join!(Fleet::start(), user_cluster(), user_cluster())?;
+    let (mut fleet, a, b) = tokio::try_join!(Fleet::start(), user_cluster(), user_cluster())?;
     let spec = json!({"workerNamespace": IN_WORKER});
     fleet.register("cluster-a", &a, spec.clone()).await?;
     let own = json!({"workerNamespace": IN_WORKER, "settings": {"pauseImage": "registry.example/pause:1"}});
@@ -235,16 +249,12 @@ async fn clusters_are_added_replaced_and_removed_and_no_other_notices() -> Resul
     fleet.boots("cluster-a", &a, "p").await?;
     fleet.boots("cluster-b", &b, "p").await?;
     let config = names::config_name("p", "kube-system");
-    let digest = async |namespace: &str| -> Result<Option<String>> {
-        let status = fleet
-            .configs(namespace)?
-            .get(&config)
-            .await?
-            .status
-            .unwrap_or_default();
+    let digest = async |configs: Api<OperatingSystemConfig>| -> Result<Option<String>> {
+        let status = configs.get(&config).await?.status.unwrap_or_default();
         Ok(status.rendered.unwrap_or_default().settings_digest)
     };
-    assert_ne!(digest("cluster-a").await?, digest("cluster-b").await?);
+    let [of_a, of_b] = [fleet.configs("cluster-a")?, fleet.configs("cluster-b")?];
+    assert_ne!(digest(of_a).await?, digest(of_b).await?);
 
     // A cluster of which nobody knows a kubeconfig yet, and one that is registered twice.
     let empty = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "cluster-c"}});
@@ -262,7 +272,7 @@ async fn clusters_are_added_replaced_and_removed_and_no_other_notices() -> Resul
         assert!(message.contains("namespace cluster-a is older"), "{message}");
     }
 
-    // Another kubeconfig is used, one that isn't valid is not, and one of another cluster is refused.
+    // Another kubeconfig is used, and one that isn't valid is not.
     let service = Service::SecretSyncer;
     fleet.write_kubeconfig("cluster-a", service, "hunter2: [").await?;
     let message = fleet
@@ -274,15 +284,7 @@ async fn clusters_are_added_replaced_and_removed_and_no_other_notices() -> Resul
     );
     pool(&a, "q").await?;
     fleet.boots("cluster-a", &a, "q").await?;
-    fleet
-        .write_kubeconfig("cluster-a", service, &kubeconfig(&b, service).await?)
-        .await?;
-    let message = fleet.says("cluster-a", service, Reason::ClusterChanged).await?;
-    assert!(message.contains("delete the WorkerCluster"), "{message}");
-    fleet
-        .write_kubeconfig("cluster-a", service, &kubeconfig(&a, service).await?)
-        .await?;
-    fleet.is_served("cluster-a").await?;
+    leads_to_another_cluster(&mut fleet, &a, &b).await?;
 
     // Settings that are wrong hold up nothing that is published.
     let before = published(&a).await?;
@@ -328,5 +330,97 @@ async fn clusters_are_added_replaced_and_removed_and_no_other_notices() -> Resul
     assert_eq!(published(&b).await?, before);
     let configs = fleet.configs("cluster-b")?.list(&ListParams::default()).await?;
     assert_eq!(configs.items.len(), 2, "p and q");
+    is_of_another_cluster_now(&fleet, &a, &b).await?;
+    another_seed_takes_nothing_away(fleet, &a).await
+}
+
+/// A service that runs, and one that is started so. Neither publishes or deletes anything, in either cluster. One
+/// pool is really gone meanwhile.
+async fn leads_to_another_cluster(fleet: &mut Fleet, a: &ControlPlane, b: &ControlPlane) -> Result<()> {
+    let (runs, starts) = (Service::SecretSyncer, Service::OscController);
+    let before = [published(a).await?, published(b).await?];
+    fleet
+        .write_kubeconfig("cluster-a", runs, &kubeconfig(b, runs).await?)
+        .await?;
+    fleet.says("cluster-a", runs, Reason::ClusterChanged).await?;
+    fleet.installed.terminate(starts, DEADLINE).await?;
+    fleet
+        .write_kubeconfig("cluster-a", starts, &kubeconfig(b, starts).await?)
+        .await?;
+    let pools: Api<MachineDeployment> = Api::namespaced(a.admin()?, "kube-system");
+    pools.delete("q", &DeleteParams::default()).await?;
+    fleet.installed.start(starts).await?;
+    let message = fleet.says("cluster-a", starts, Reason::ClusterChanged).await?;
+    assert!(message.contains("delete the WorkerCluster"), "{message}");
+    assert_eq!([published(a).await?, published(b).await?], before);
+    let configs = fleet.configs("cluster-a")?;
+    let all = configs.list_metadata(&ListParams::default()).await?;
+    assert_eq!(all.items.len(), 2, "p and q");
+
+    // Corrected: the pool that is gone is retired now.
+    for service in [runs, starts] {
+        fleet
+            .write_kubeconfig("cluster-a", service, &kubeconfig(a, service).await?)
+            .await?;
+    }
+    fleet.is_served("cluster-a").await?;
+    wait_for("q to be undone", DEADLINE, async || {
+        let config = configs.get_opt(&names::config_name("q", "kube-system")).await?;
+        let left = published(a).await?;
+        check(config.is_none() && !left.iter().any(|name| name.starts_with("q-")))
+    })
+    .await
+}
+
+/// The WorkerCluster is created again for another cluster, whose pools have the names of those before. The configs
+/// are still those of the cluster before, so nothing is rendered, published or deleted.
+async fn is_of_another_cluster_now(fleet: &Fleet, a: &ControlPlane, b: &ControlPlane) -> Result<()> {
+    let before = [published(a).await?, published(b).await?];
+    fleet
+        .registrations("cluster-a")?
+        .delete(NAME, &DeleteParams::default())
+        .await?;
+    fleet
+        .register("cluster-a", b, json!({"workerNamespace": IN_WORKER}))
+        .await?;
+    for service in [Service::OscController, Service::SecretSyncer] {
+        let message = fleet.says("cluster-a", service, Reason::ClusterChanged).await?;
+        assert!(message.contains("another cluster: "), "{message}");
+    }
+    let configs = fleet.configs("cluster-a")?;
+    for type_ in [RENDERED, PUBLISHED] {
+        wait_for(&format!("{type_} of p to be false"), DEADLINE, async || {
+            let status = configs.get(&names::config_name("p", "kube-system")).await?.status;
+            let conditions = status.unwrap_or_default().conditions;
+            let found = condition::find(&conditions, type_).context(type_)?;
+            check(found.reason == "ClusterChanged" && found.message.contains("Correct the kubeconfig"))
+        })
+        .await?;
+    }
+    let late = configs
+        .get_opt(&names::config_name("late", "kube-system"))
+        .await?;
+    assert!(late.is_none(), "rendered beside those of another cluster");
+    assert_eq!([published(a).await?, published(b).await?], before);
+    Ok(())
+}
+
+/// It has no configs, and what is published is not taken for orphaned.
+async fn another_seed_takes_nothing_away(fleet: Fleet, a: &ControlPlane) -> Result<()> {
+    drop(fleet);
+    let before = published(a).await?;
+    let mut other = Fleet::without_services(Options::default(), release()).await?;
+    other
+        .register("cluster-a", a, json!({"workerNamespace": IN_WORKER}))
+        .await?;
+    other.installed.start(Service::SecretSyncer).await?;
+    let message = other
+        .says("cluster-a", Service::SecretSyncer, Reason::ClusterChanged)
+        .await?;
+    assert!(
+        message.contains("published through another management cluster"),
+        "{message}"
+    );
+    assert_eq!(published(a).await?, before);
     Ok(())
 }

@@ -8,15 +8,17 @@ use anyhow::{Context, Result, ensure};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
-use osm_api::OperatingSystemProfile;
 use osm_api::names::{self, KUBE_SYSTEM};
 use osm_api::rbac::{ClusterKind, Installation, Service};
+use osm_api::worker_cluster::WorkerCluster;
+use osm_api::{OperatingSystemProfile, Reason};
 use osm_testkit::installation::Installed;
 use osm_testkit::{Options, check, installation, wait_for};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::custom_profiles::{custom, definition};
+use crate::fleet::{self, Fleet, user_cluster_with};
 use crate::takeover::{REVISION, go_pool, go_profile};
 use crate::upstream_osm;
 use crate::webhook_server::WebhookServer;
@@ -131,13 +133,20 @@ async fn versions(configs: &Api<DynamicObject>) -> Result<Vec<(String, Option<St
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_cluster_of_kkp_is_served_from_the_seed_and_handed_back() -> Result<()> {
-    let installation = Installation {
+    let release = Installation {
         profile_namespaces: Vec::new(),
         fallback_profile_namespace: Some(TEAM.to_owned()),
         go_finalizers: true,
+        fleet: true,
         ..world::installation()
     };
-    let mut world = World::start_in_two_without_services(Options::default(), installation).await?;
+    let (fleet, plane) = tokio::try_join!(
+        Fleet::without_services(Options::default(), release.clone()),
+        user_cluster_with(Options::default(), &release)
+    )?;
+    fleet.register(NAMESPACE, &plane, json!({})).await?;
+    let mut world = World::of_fleet(fleet, plane)?;
+    world.set_settings("").await?;
     let _kkp = kkp(&world).await?;
     let go = upstream_osm::start(&world, KUBE_SYSTEM).await?;
     world
@@ -154,11 +163,12 @@ async fn a_user_cluster_of_kkp_is_served_from_the_seed_and_handed_back() -> Resu
     let before = versions(&theirs(&world)).await?;
     let observer = world.observe().await?;
 
-    // Both have the same kubeconfigs, and a service restarts when one is written.
     let shared = shared_profiles(&world).await?;
     world.installed.start_all().await?;
+    let registered: Api<WorkerCluster> = Api::namespaced(world.managed.clone(), NAMESPACE);
     for service in PUBLISHERS {
-        world.waits_for(service, &["upstream OSM"]).await?;
+        let waits = fleet::says(&registered, service, Reason::UpstreamOSMRunning, "").await;
+        waits.map_err(|error| error.context(world.installed.logs()))?;
     }
     let configs = world.configs().list(&ListParams::default()).await?;
     assert!(configs.items.is_empty(), "{configs:?}");
@@ -229,7 +239,7 @@ async fn a_user_cluster_of_kkp_is_served_from_the_seed_and_handed_back() -> Resu
 /// The installation in the namespace of KKP in the seed, whose osp-controller copies and validates custom
 /// profiles for all user clusters.
 async fn shared_profiles(world: &World) -> Result<Installed> {
-    let seed = world.management.as_ref().context("a seed")?;
+    let seed = world.seed.as_ref().context("a seed")?;
     let of_kkp = Installation {
         namespace: TEAM.to_owned(),
         custom_profiles: true,
@@ -281,7 +291,7 @@ async fn custom_profiles_of_the_seed_are_found(world: &World, mut shared: Instal
     world.apply(&custom(TEAM, "mine", "v3.0.0", "three\n")).await?;
     renders("v3.0.0", TEAM).await?;
 
-    // One of the user cluster's own namespace takes precedence, even while it is not accepted.
+    // One of the release's own namespace takes precedence, even while it is not accepted.
     world
         .apply(&world::profile("mine", "v0.0.1", "{{nothing.here}}\n"))
         .await?;

@@ -36,7 +36,6 @@ mod runbooks;
 mod shared;
 mod start;
 mod takeover;
-mod two_clusters;
 mod unreadable;
 mod upstream_osm;
 mod webhook_server;

@@ -18,7 +18,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use osm_api::names::{self, CLOUD_INIT_SETTINGS, GO_LEASE};
-use osm_api::rbac::{ClusterKind, Installation, Service};
+use osm_api::rbac::{Installation, Service};
 use osm_api::{MachineDeployment, OperatingSystemProfile};
 use osm_testkit::control_plane::assets::{self, Component};
 use osm_testkit::helm::{Helm, REGISTRY, chart};
@@ -232,13 +232,12 @@ impl Site {
                 check(deployments.get_opt("osm-secret-syncer").await?.is_some())
             })
             .await?;
-            let clusters = [(&self.plane, &ClusterKind::ALL[..])];
             let installation = Installation {
                 go_finalizers: true,
                 ..Installation::default()
             };
             let binaries = installation::binaries()?;
-            let mut installed = Installed::by_chart(&clusters, installation, "osm", &binaries).await?;
+            let mut installed = Installed::by_chart(&self.plane, installation, "osm", &binaries).await?;
             installed.start_all().await?;
             Ok(installed)
         };

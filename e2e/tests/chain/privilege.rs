@@ -1,4 +1,4 @@
-//! Least privilege. The services do everything they can do, in two clusters and in a fleet, with exactly the
+//! Least privilege. The services do everything they can do, in one cluster and in a fleet, with exactly the
 //! rights of the table. The tests then compare the audit logs of the clusters with the table. A call without an entry
 //! fails, and so does an entry that no call used and that [`BY_CHANCE`] does not explain.
 
@@ -104,8 +104,8 @@ fn table(service: Service, installation: &Installation) -> Vec<Single> {
     all
 }
 
-fn covers(right: &Single, cluster: ClusterKind, event: &AuditEvent) -> bool {
-    right.cluster == cluster
+fn covers(right: &Single, parts: &[ClusterKind], event: &AuditEvent) -> bool {
+    parts.contains(&right.cluster)
         && (&right.verb, &right.group, &right.resource) == (&event.verb, &event.group, &event.resource)
         && right
             .namespace
@@ -118,25 +118,21 @@ fn user(service: Service) -> String {
     format!("system:serviceaccount:{IDENTITIES}:{}", service.name())
 }
 
+/// What was asked of a cluster, which plays these parts.
+type Asked = (&'static [ClusterKind], Vec<AuditEvent>);
+
 /// What is wrong between the table and what was asked for, one line each.
-fn compare(
-    service: Service,
-    installation: &Installation,
-    asked: &[(ClusterKind, Vec<AuditEvent>)],
-) -> Vec<String> {
+fn compare(service: Service, installation: &Installation, asked: &[Asked]) -> Vec<String> {
     let table = table(service, installation);
     let (mut wrong, mut used) = (BTreeSet::new(), BTreeSet::new());
-    for (cluster, events) in asked {
+    for (parts, events) in asked {
         for event in events.iter().filter(|event| event.user == user(service)) {
             // May everybody do who has an identity.
             let asks_itself = matches!(
                 event.resource.as_str(),
                 "selfsubjectaccessreviews" | "selfsubjectrulesreviews"
             );
-            let by: Vec<&Single> = table
-                .iter()
-                .filter(|right| covers(right, *cluster, event))
-                .collect();
+            let by: Vec<&Single> = table.iter().filter(|right| covers(right, parts, event)).collect();
             let AuditEvent {
                 verb,
                 resource,
@@ -147,9 +143,8 @@ fn compare(
                 ..
             } = event;
             let call = format!(
-                "{}: {}: {verb} {resource} {namespace} {name}",
-                service.name(),
-                cluster.name()
+                "{}: {parts:?}: {verb} {resource} {namespace} {name}",
+                service.name()
             );
             if by.is_empty() && !asks_itself {
                 wrong.insert(format!("{call}: is not in the table (answered with {code})"));
@@ -191,13 +186,11 @@ fn audited() -> Options {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn services_use_every_right_that_they_have_and_no_other() -> Result<()> {
-    let mut world = World::start_in_two_without_services(audited(), world::installation()).await?;
-    world.installed.start_all().await?;
+    let world = World::start(audited()).await?;
     world.installed.ready(DEADLINE).await?;
     use_every_right_and_no_other(world, &[]).await
 }
 
-/// The namespace of the release is that of a cluster as well, so that everything is where `World` looks for it.
 #[tokio::test(flavor = "multi_thread")]
 async fn services_of_a_fleet_use_every_right_that_they_have_and_no_other() -> Result<()> {
     let release = Installation {
@@ -205,9 +198,9 @@ async fn services_of_a_fleet_use_every_right_that_they_have_and_no_other() -> Re
         ..world::installation()
     };
     let (fleet, plane, other) = tokio::try_join!(
-        Fleet::without_services(audited(), release),
-        user_cluster_with(audited(), NAMESPACE),
-        user_cluster_with(audited(), NAMESPACE)
+        Fleet::without_services(audited(), release.clone()),
+        user_cluster_with(audited(), &release),
+        user_cluster_with(audited(), &release)
     )?;
     let fleet = fleet.with_services().await?;
     for (namespace, plane) in [(NAMESPACE, &plane), ("other", &other)] {
@@ -217,23 +210,20 @@ async fn services_of_a_fleet_use_every_right_that_they_have_and_no_other() -> Re
         pool(plane, "first").await?;
         fleet.boots(namespace, plane, "first").await?;
     }
-    let world = World {
-        client: plane.admin()?,
-        managed: fleet.seed.admin()?,
-        plane,
-        management: Some(fleet.seed),
-        installed: fleet.installed,
-    };
+    let world = World::of_fleet(fleet, plane)?;
     world.delete(&world.pools(), "first").await?;
     use_every_right_and_no_other(world, &[other]).await
 }
 
 /// `others`: further user clusters.
 async fn use_every_right_and_no_other(mut world: World, others: &[ControlPlane]) -> Result<()> {
-    let clusters = |world: &World| -> Result<Vec<(ClusterKind, Vec<AuditEvent>)>> {
-        let mut asked = vec![(ClusterKind::Management, world.management().audit_log()?.read()?)];
+    let clusters = |world: &World| -> Result<Vec<Asked>> {
+        let Some(seed) = &world.seed else {
+            return Ok(vec![(&ClusterKind::ALL, world.plane.audit_log()?.read()?)]);
+        };
+        let mut asked: Vec<Asked> = vec![(&[ClusterKind::Management], seed.audit_log()?.read()?)];
         for plane in [&world.plane].into_iter().chain(others) {
-            asked.push((ClusterKind::Worker, plane.audit_log()?.read()?));
+            asked.push((&[ClusterKind::Worker], plane.audit_log()?.read()?));
         }
         Ok(asked)
     };

@@ -68,7 +68,7 @@ async fn start_with_problems(world: &mut World) -> Result<()> {
     // An API server that another authority has certified is not trusted.
     let mut kubeconfigs: Vec<(PathBuf, String)> = Vec::new();
     for service in Service::ALL {
-        let path = world.installed.kubeconfig(service, service.clusters()[0])?;
+        let path = world.installed.kubeconfig(service)?;
         let right = std::fs::read_to_string(path)?;
         std::fs::write(path, distrusting(&right)?)?;
         kubeconfigs.push((path.to_owned(), right));

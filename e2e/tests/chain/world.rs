@@ -1,5 +1,5 @@
-//! One control plane, or a management and a worker cluster, with the services, and helpers for what the tests
-//! do to them.
+//! One control plane, or a seed and its only user cluster, with the services, and helpers for what the tests do
+//! to them.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use kube::{Api, Client, ResourceExt};
 use osm_api::config::OperatingSystemConfig;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::profile::OperatingSystemProfile;
-use osm_api::rbac::Installation;
+use osm_api::rbac::{Installation, Service};
 use osm_api::{MachineDeployment, condition};
 use osm_testkit::fixtures;
 pub use osm_testkit::fixtures::{UserData, machine_deployment, parse};
@@ -20,6 +20,8 @@ use osm_testkit::installation::{self, Installed};
 use osm_testkit::secret_watch::SecretWatch;
 use osm_testkit::{ControlPlane, Options, check, machine_controller, provisioning, wait_for};
 use serde_json::{Value, json};
+
+use crate::fleet::Fleet;
 
 /// Generous: the machine may be busy. Nothing ever waits for a time, only for a condition until this
 /// deadline.
@@ -60,10 +62,9 @@ pub fn getter() -> [Value; 4] {
 }
 
 pub struct World {
-    /// The only cluster, or the worker cluster.
+    /// The only cluster, or the user cluster.
     pub plane: ControlPlane,
-    /// The management cluster, where it is another.
-    pub management: Option<ControlPlane>,
+    pub seed: Option<ControlPlane>,
     pub client: Client,
     /// To the cluster of profiles and configs.
     pub managed: Client,
@@ -108,7 +109,7 @@ impl World {
             let own = &object["metadata"]["namespace"];
             namespaces.iter().any(|namespace| own == namespace)
         };
-        let managed = self.management.as_ref().filter(|_| is_in(&[NAMESPACE, TEAM]));
+        let managed = self.seed.as_ref().filter(|_| is_in(&[NAMESPACE, TEAM]));
         let plane = managed.unwrap_or(&self.plane);
         plane.apply_yaml(&object.to_string()).await.map(drop)
     }
@@ -331,29 +332,31 @@ impl World {
             client: plane.admin()?,
             managed: plane.admin()?,
             plane,
-            management: None,
+            seed: None,
             installed,
         };
         world.set_settings("").await?;
         Ok(world)
     }
 
-    /// Profiles, configs and settings in one cluster, MachineDeployments and Secrets in another.
-    pub async fn start_in_two_without_services(options: Options, installation: Installation) -> Result<Self> {
-        let binaries = installation::binaries()?;
-        let (management, plane) =
-            tokio::try_join!(ControlPlane::start(options.clone()), ControlPlane::start(options))?;
-        let installed = Installed::install_in_two(&management, &plane, installation, &binaries).await?;
-        let (client, managed) = (plane.admin()?, management.admin()?);
-        let world = Self {
+    /// The namespace of the release is that of the user cluster as well, so that everything has the same place as
+    /// in one cluster.
+    pub fn of_fleet(fleet: Fleet, plane: ControlPlane) -> Result<Self> {
+        Ok(Self {
+            client: plane.admin()?,
+            managed: fleet.seed.admin()?,
             plane,
-            management: Some(management),
-            client,
-            managed,
-            installed,
-        };
-        world.set_settings("").await?;
-        Ok(world)
+            seed: Some(fleet.seed),
+            installed: fleet.installed,
+        })
+    }
+
+    pub async fn restart(&mut self, services: &[Service]) -> Result<()> {
+        for service in services {
+            self.installed.terminate(*service, DEADLINE).await?;
+            self.installed.start(*service).await?;
+        }
+        Ok(())
     }
 
     pub async fn set_settings(&self, document: &str) -> Result<()> {

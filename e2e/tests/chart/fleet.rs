@@ -1,18 +1,18 @@
-//! The page on fleets: its commands install one, add and remove a cluster, and move a cluster there from a
-//! release of its own and back. The CronJob of the chart renews the kubeconfigs with the permissions that the
-//! chart gives it.
+//! The pages on fleets: their commands install one, and add and remove a cluster that osmctl or the chart has
+//! prepared. The CronJob of the chart renews the kubeconfigs with the permissions that the chart gives it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::CronJob;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
 use kube::api::{DeleteParams, ListParams};
 use kube::{Api, ResourceExt};
 use osm_api::names::{self, CLOUD_INIT_SETTINGS, KUBECONFIG_KEY, worker_kubeconfig};
-use osm_api::rbac::{ClusterKind, Installation, Service};
+use osm_api::rbac::{Installation, Service};
 use osm_api::worker_cluster::WorkerCluster;
 use osm_testkit::helm::Helm;
 use osm_testkit::installation::{self, Installed};
@@ -45,14 +45,21 @@ async fn user_cluster() -> Result<ControlPlane> {
     Ok(plane)
 }
 
-/// The services of a release, which don't run yet.
-async fn services(clusters: &[(&ControlPlane, &[ClusterKind])], namespace: &str) -> Result<Installed> {
+/// The services of a release, as the chart has installed them.
+async fn start(plane: &ControlPlane, release: &str, installation: Installation) -> Result<Installed> {
+    let binaries = installation::binaries()?;
+    let mut installed = Installed::by_chart(plane, installation, release, &binaries).await?;
+    installed.start_all().await?;
+    Ok(installed)
+}
+
+async fn start_fleet(seed: &ControlPlane) -> Result<Installed> {
     let installation = Installation {
-        namespace: namespace.to_owned(),
-        fleet: namespace == NAMESPACE,
+        namespace: NAMESPACE.to_owned(),
+        fleet: true,
         ..Installation::default()
     };
-    Installed::by_chart(clusters, installation, "osm", &installation::binaries()?).await
+    start(seed, "osm", installation).await
 }
 
 fn in_seed<K>(seed: &ControlPlane, namespace: &str) -> Result<Api<K>>
@@ -170,8 +177,7 @@ async fn ends_to_serve(installed: &Installed, namespace: &str) -> Result<()> {
     .await
 }
 
-/// Both take the permissions from one table. The chart does not know whether a fleet serves the cluster, and so
-/// has those of either case.
+/// Both take the permissions from one table.
 async fn the_chart_has_what_osmctl_applies(person: &Person<'_>, joining: &str) -> Result<()> {
     let command = format!(
         "osmctl fleet add --context seed -n osm --worker-context user-a --joining {joining} --remove-upstream-finalizers --dry-run"
@@ -215,12 +221,12 @@ async fn the_chart_has_what_osmctl_applies(person: &Person<'_>, joining: &str) -
         applied.keys(),
         rendered.keys()
     );
-    for (name, applied) in applied {
+    for (name, mut applied) in applied {
         let mut rendered = rendered.remove(&name).context("an object")?;
-        if let (Some(ours), Some(rules)) = (applied["rules"].as_array(), rendered["rules"].as_array()) {
-            let unknown: Vec<_> = ours.iter().filter(|rule| !rules.contains(rule)).collect();
-            ensure!(unknown.is_empty() && !ours.is_empty(), "{name}: {unknown:?}");
-            rendered["rules"] = applied["rules"].clone();
+        for object in [&mut applied, &mut rendered] {
+            if let Some(rules) = object["rules"].as_array_mut() {
+                rules.sort_by_key(Value::to_string);
+            }
         }
         assert_eq!(applied, rendered, "{name}");
     }
@@ -274,8 +280,7 @@ async fn clusters_are_added_as_the_page_says_and_their_kubeconfigs_are_renewed()
     for joining in ["approved", "static"] {
         the_chart_has_what_osmctl_applies(&person, joining).await?;
     }
-    let mut installed = services(&[(&seed, &ClusterKind::ALL)], NAMESPACE).await?;
-    installed.start_all().await?;
+    let installed = start_fleet(&seed).await?;
     let add = section(&page, "Add a cluster")?;
     let serves = |error: anyhow::Error| error.context(installed.logs());
     person.run(&add).await.map_err(serves)?;
@@ -385,92 +390,75 @@ async fn clusters_are_added_as_the_page_says_and_their_kubeconfigs_are_renewed()
         .await?;
     uses_its_rights(&a, "cluster-a", role.rules).await?;
 
-    let before = versions(&a).await?;
+    let (observer, before) = (SecretWatch::start(a.admin()?).await?, versions(&a).await?);
     person.run(&section(&page, "Remove a cluster")?).await?;
     ends_to_serve(&installed, "cluster-a").await?;
     assert_eq!(versions(&a).await?, before);
+
+    // Added again, it is taken over as it is.
+    person.run(&add).await.map_err(serves)?;
+    pool(&a, "three").await?;
+    published(&a, &installed, "three").await?;
+    let mut now = versions(&a).await?;
+    now.retain(|name, _| before.contains_key(name));
+    assert_eq!(now, before);
+    ensure!(observer.absent().is_empty(), "{:?}", observer.absent());
     Ok(())
 }
 
+/// The seed has machines of its own as well, which a release with `topology: single` serves.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_moves_from_a_release_to_a_fleet_and_back_and_no_user_data_changes() -> Result<()> {
-    const RELEASE: &str = "
-        chart=./charts/operating-system-manager
-        helm install osm-crds $chart --kube-context seed --namespace osm-crds --create-namespace --set topology=crds
-        helm install osm $chart --kube-context user-a --namespace cluster-a --create-namespace --set topology=worker
-        kubectl create namespace cluster-a --context seed
-        osmctl kubeconfigs --context seed --namespace cluster-a --worker-context user-a
-        helm install osm $chart --kube-context seed --namespace cluster-a --values - <<'EOT'
-topology: management
-crds: {enabled: false}
-image: {registry: registry.example.com/osm}
-settings:
-  cluster: {dnsIPs: [10.20.0.10]}
-  pauseImage: registry.example.com/pause:1
-workerCluster:
-  kubeconfigs:
-    oscController: {secret: worker-osc-controller}
-    secretSyncer: {secret: worker-secret-syncer}
-    csrApprover: {secret: worker-csr-approver}
-EOT";
-    let (seed, a) = tokio::try_join!(ControlPlane::start(Options::default()), user_cluster())?;
+async fn a_cluster_with_a_release_of_its_own_is_served_as_the_page_says_and_the_seed_is_not_affected()
+-> Result<()> {
+    const SINGLE: &str = "helm install own ./charts/operating-system-manager --kube-context seed --namespace own \
+        --create-namespace --set image.registry=registry.example.com/osm";
+    let (seed, a) = tokio::try_join!(user_cluster(), user_cluster())?;
     let person = Person::new(vec![("seed", &seed), ("user-a", &a)]).await?;
-    let page = read("fleet.md")?;
-    person.run(RELEASE).await?;
-    let of_release = [
-        (&seed, &[ClusterKind::Management][..]),
-        (&a, &[ClusterKind::Worker][..]),
-    ];
-    let mut release = services(&of_release, "cluster-a").await?;
-    release.start_all().await?;
-    pool(&a, "one").await?;
-    published(&a, &release, "one").await?;
-    let (observer, before) = (SecretWatch::start(a.admin()?).await?, versions(&a).await?);
+    let (of_fleet, page) = (read("fleet.md")?, read("two-clusters.md")?);
+    person.run(SINGLE).await?;
+    let installation = Installation {
+        namespace: "own".to_owned(),
+        ..Installation::default()
+    };
+    let own = start(&seed, "own", installation).await?;
+    pool(&seed, "one").await?;
+    published(&seed, &own, "one").await?;
+    let of_seed = versions(&seed).await?;
 
-    let install = section(&page, "Install the release")?;
+    let install = section(&of_fleet, "Install the release")?;
     let without_definitions =
         install.replacen("topology: fleet", "topology: fleet\ncrds: {enabled: false}", 1);
     person.run(&without_definitions).await?;
-    let mut fleet = services(&[(&seed, &ClusterKind::ALL)], NAMESPACE).await?;
-    fleet.start_all().await?;
-    let there = section_blocks(&page, "From one release", "sh")?;
-    let [stop, register, uninstall, back] = &*there else {
-        anyhow::bail!("{there:?}")
-    };
-    person.run(stop).await?;
-    for service in Service::ALL {
-        release.terminate(service, DEADLINE).await?;
+    let fleet = start_fleet(&seed).await?;
+    let printed = person.run(&section(&page, "Kubeconfigs of your own")?).await?;
+    assert_eq!(printed.matches("which expires at 2").count(), 4, "{printed}");
+    let before = kubeconfigs(&seed, "cluster-a").await?;
+    for text in &before {
+        let config: Value = serde_json::from_str(text)?;
+        let token = config["users"][0]["user"]["token"].as_str().context("a token")?;
+        ensure!(!printed.contains(token), "a credential is printed");
     }
-    person.run(register).await?;
-    let registered = in_seed::<WorkerCluster>(&seed, "cluster-a")?
-        .get(names::WORKER_CLUSTER)
-        .await?;
-    assert_eq!(registered.spec.installation.as_deref(), Some("cluster-a"));
-    let add = section_blocks(&page, "Add a cluster", "sh")?;
+    let dry_run = "osmctl kubeconfigs --context seed -n cluster-a --worker-context user-a --worker-namespace osm --renewal --dry-run";
+    let printed = person.run(dry_run).await?;
+    assert_eq!(printed.matches("would get a kubeconfig").count(), 4, "{printed}");
+    assert_eq!(kubeconfigs(&seed, "cluster-a").await?, before);
+    let add = section_blocks(&of_fleet, "Add a cluster", "sh")?;
     let served = person.run(add.last().context("a block")?).await;
     served.map_err(|error| error.context(fleet.logs()))?;
-    pool(&a, "two").await?;
-    published(&a, &fleet, "two").await?;
-    person.run(uninstall).await?;
-    let unchanged = async |after: &str| -> Result<()> {
-        let mut now = versions(&a).await?;
-        now.retain(|name, _| before.contains_key(name));
-        ensure!(now == before, "{after}: {before:?}, now {now:?}");
-        Ok(())
-    };
-    unchanged("there").await?;
+    pool(&a, "one").await?;
+    published(&a, &fleet, "one").await?;
+    let (succeeds, printed) = renew(&seed).await?;
+    ensure!(succeeds, "{printed}");
+    assert_eq!(printed.matches("which expires at").count(), 4, "{printed}");
 
-    person.run(back).await?;
-    ends_to_serve(&fleet, "cluster-a").await?;
-    let mut release = services(&of_release, "cluster-a").await?;
-    release.start_all().await?;
-    pool(&a, "three").await?;
-    published(&a, &release, "three").await?;
-    unchanged("back").await?;
-    ensure!(observer.absent().is_empty(), "{:?}", observer.absent());
-    for pool in ["one", "two"] {
-        let name = names::bootstrap_secret_name(pool, "kube-system");
-        assert_eq!(observer.history(&name).len(), 1, "{pool}");
-    }
+    person.run(&section(&page, "Upgrade")?).await?;
+    let of_cluster = versions(&a).await?;
+    person.run(&section(&page, "Uninstall")?).await?;
+    let left: Api<Deployment> = in_seed(&seed, NAMESPACE)?;
+    ensure!(left.list(&ListParams::default()).await?.items.is_empty());
+    assert_eq!(versions(&a).await?, of_cluster);
+    assert_eq!(versions(&seed).await?, of_seed);
+    pool(&seed, "two").await?;
+    published(&seed, &own, "two").await?;
     Ok(())
 }

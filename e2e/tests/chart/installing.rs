@@ -1,5 +1,5 @@
-//! The chart on a real API server: installed, upgraded, rolled back and uninstalled, over existing objects,
-//! in one cluster and in two. The services run as the ServiceAccounts of the release, with the rights that it
+//! The chart on a real API server: installed, upgraded, rolled back and uninstalled, over existing objects.
+//! The services run as the ServiceAccounts of the release, with the rights that it
 //! gives them.
 
 use std::time::Duration;
@@ -17,7 +17,7 @@ use osm_api::MachineDeployment;
 use osm_api::config::OperatingSystemConfig;
 use osm_api::definitions;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
-use osm_api::rbac::{ClusterKind, Installation};
+use osm_api::rbac::Installation;
 use osm_testkit::fixtures;
 use osm_testkit::helm::{Helm, REGISTRY, chart};
 use osm_testkit::installation::{self, Installed};
@@ -150,8 +150,7 @@ async fn a_release_is_installed_changed_rolled_back_and_uninstalled() -> Result<
         ensure!(notes.contains(word), "{word:?} is not in {notes}");
     }
     let binaries = installation::binaries()?;
-    let clusters = [(&control_plane, &ClusterKind::ALL[..])];
-    let mut installed = Installed::by_chart(&clusters, installation_in("osm"), "osm", &binaries).await?;
+    let mut installed = Installed::by_chart(&control_plane, installation_in("osm"), "osm", &binaries).await?;
     installed.start_all().await?;
     // Which says that every right of the table is there.
     installed.ready(DEADLINE).await?;
@@ -205,7 +204,7 @@ async fn a_release_is_installed_changed_rolled_back_and_uninstalled() -> Result<
 
     // The same release takes up what it has left.
     with_chart(&helm, "install", "osm", "osm", &[]).await?;
-    let mut installed = Installed::by_chart(&clusters, installation_in("osm"), "osm", &binaries).await?;
+    let mut installed = Installed::by_chart(&control_plane, installation_in("osm"), "osm", &binaries).await?;
     installed.start_all().await?;
     installed.ready(DEADLINE).await?;
     pool(&control_plane, "two").await?;

@@ -14,7 +14,7 @@ use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, Pat
 use kube::core::GroupVersionKind;
 use kube::{Api, Client, ResourceExt};
 use osm_api::names::{CLOUD_INIT_SETTINGS, WORKER_CLUSTER, worker_kubeconfig};
-use osm_api::rbac::{ClusterKind, Installation, Service};
+use osm_api::rbac::{Installation, Service};
 use osm_api::worker_cluster::WorkerCluster;
 use osm_testkit::installation::{self, Installed};
 use osm_testkit::{ControlPlane, Options, check, wait_for};
@@ -324,8 +324,7 @@ async fn every_command_of_the_page_on_kkp_does_what_it_says() -> Result<()> {
         go_finalizers: true,
         ..Installation::default()
     };
-    let parts = [(&seed, &ClusterKind::ALL[..])];
-    let mut installed = Installed::by_chart(&parts, installation, "osm", &installation::binaries()?).await?;
+    let mut installed = Installed::by_chart(&seed, installation, "osm", &installation::binaries()?).await?;
     installed.start_all().await?;
     let kkp = tokio::spawn(reconcile(client.clone()));
 

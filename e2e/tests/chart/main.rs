@@ -14,7 +14,6 @@ mod fleet;
 mod gitops;
 mod installing;
 mod kkp;
-mod kubeconfigs;
 mod kubeone;
 mod manifest;
 mod page;

@@ -28,17 +28,12 @@ async fn render(helm: &Helm, values: &[&str]) -> Result<Vec<Value>> {
     helm.template("one", "osm", values).await
 }
 
-/// Topology `management`, with the kubeconfigs that it needs.
-const MANAGEMENT: &str = "--set=topology=management,workerCluster.kubeconfigs.oscController.secret=x,\
-    workerCluster.kubeconfigs.secretSyncer.secret=x,workerCluster.kubeconfigs.csrApprover.secret=x";
+const FLEET: &str = "--set=topology=fleet";
 
-/// The same, with kubeconfigs that a CronJob renews.
-const RENEWAL: &str = "--set=topology=management,workerCluster.namespace=w,image.registry=r,image.tag=v1,\
+/// A fleet with kubeconfigs that a CronJob renews.
+const RENEWAL: &str = "--set=topology=fleet,fleet.clusterSelector=a=b,image.registry=r,image.tag=v1,\
     workerCluster.renewal.enabled=true,workerCluster.renewal.release=there,workerCluster.renewal.duration=24h,\
-    workerCluster.renewal.schedule=@hourly,\
-    workerCluster.kubeconfigs.oscController.secret=worker-osc-controller,\
-    workerCluster.kubeconfigs.secretSyncer.secret=worker-secret-syncer,\
-    workerCluster.kubeconfigs.csrApprover.secret=worker-csr-approver";
+    workerCluster.renewal.schedule=@hourly";
 
 #[tokio::test]
 async fn helm_finds_no_fault_in_the_chart() -> Result<()> {
@@ -140,8 +135,8 @@ async fn secret_syncer_may_read_exactly_the_secrets_that_the_settings_list() -> 
     let wanted = [("team", "vpn"), ("other", "agent")];
     let wanted = wanted.map(|(namespace, name)| (namespace.to_owned(), may_read(&[name])));
     assert_eq!(more(&[], &values, "osm").await?, Rules::from(wanted));
-    // They are in the worker cluster, whose release grants this.
-    assert_eq!(more(&[MANAGEMENT], &values, "osm").await?, Rules::new());
+    // They are in the user clusters.
+    assert_eq!(more(&[FLEET], &values, "osm").await?, Rules::new());
 
     Ok(())
 }
@@ -155,8 +150,11 @@ type Case = (
 
 const CASES: &[Case] = &[
     (&[], |_| (), &ClusterKind::ALL),
-    (&[MANAGEMENT], |_| (), &[ClusterKind::Management]),
-    (&["--set=topology=worker"], |_| (), &[ClusterKind::Worker]),
+    (
+        &["--set=topology=worker"],
+        |it| it.fleet = true,
+        &[ClusterKind::Worker],
+    ),
     (
         &["--set=topology=fleet,customProfiles=true"],
         |it| (it.fleet, it.custom_profiles) = (true, true),
@@ -207,15 +205,7 @@ async fn roles_are_what_the_table_says_and_nothing_else() -> Result<()> {
         for service in Service::ALL {
             let account = json!({"kind": "ServiceAccount", "name": format!("one-{}", service.name()), "namespace": "osm"});
             let granted = granted(&objects, service, &account)?;
-            let mut wanted = in_table(service, &installation, parts)?;
-            if *parts == [ClusterKind::Worker] {
-                // Whether a fleet serves the cluster, its release does not know.
-                let fleet = Installation {
-                    fleet: true,
-                    ..installation.clone()
-                };
-                wanted.extend(in_table(service, &fleet, parts)?);
-            }
+            let wanted = in_table(service, &installation, parts)?;
             let more: Vec<_> = granted.difference(&wanted).collect();
             let less: Vec<_> = wanted.difference(&granted).collect();
             assert!(
@@ -235,33 +225,6 @@ async fn roles_are_what_the_table_says_and_nothing_else() -> Result<()> {
             }
         }
     }
-    Ok(())
-}
-
-/// No other service is needed for profiles, and none is there.
-#[tokio::test]
-async fn a_release_for_shared_profiles_is_osp_controller_alone() -> Result<()> {
-    let helm = Helm::without_cluster().await?;
-    let objects = render(&helm, &["--set=topology=profiles,customProfiles=true"]).await?;
-    let installation = Installation {
-        namespace: "osm".to_owned(),
-        custom_profiles: true,
-        ..Installation::default()
-    };
-    for service in Service::ALL {
-        let account =
-            json!({"kind": "ServiceAccount", "name": format!("one-{}", service.name()), "namespace": "osm"});
-        let wanted = match service {
-            Service::OspController => in_table(service, &installation, &[ClusterKind::Management])?,
-            _ => Rules::new(),
-        };
-        assert_eq!(granted(&objects, service, &account)?, wanted);
-    }
-    let deployments = objects.iter().filter(|object| object["kind"] == "Deployment");
-    let names: Vec<&str> = deployments
-        .map(|object| text(&object["metadata"]["name"]))
-        .collect();
-    assert_eq!(names, ["one-osp-controller"]);
     Ok(())
 }
 
@@ -332,7 +295,6 @@ async fn the_policy_about_leases_names_every_service_and_its_leases() -> Result<
     for (values, expected) in [
         ("topology=single", json!([csr, osc, osp, syncer])),
         ("topology=fleet", json!([csr, osc, osp, syncer])),
-        ("topology=profiles", json!([osp])),
         ("topology=single,joining=static", json!([osc, osp, syncer])),
         (
             &subjects,
@@ -491,16 +453,18 @@ const ROWS: &[(&[&str], &[&str])] = &[
         ],
     ),
     (
-        // The CronJob may renew exactly the kubeconfigs that the services use, and its own.
+        // The CronJob may renew exactly the kubeconfigs that the services use, and its own, which it may read.
         &[RENEWAL],
         &[
-            r#"Role one-renewal /rules [{"apiGroups":[""],"resourceNames":["worker-csr-approver","worker-osc-controller","worker-secret-syncer","worker-renewal"],"resources":["secrets"],"verbs":["patch"]}]"#,
-            "permissions.md: a CronJob may also `patch` the Secrets with the kubeconfigs",
+            r#"ClusterRole osm:osm:one:renewal /rules/0 {"apiGroups":["operatingsystemmanager.k8c.io"],"resources":["workerclusters"],"verbs":["list"]}"#,
+            r#"ClusterRole osm:osm:one:renewal /rules/1 {"apiGroups":[""],"resourceNames":["worker-renewal"],"resources":["secrets"],"verbs":["get"]}"#,
+            r#"ClusterRole osm:osm:one:renewal /rules/2 {"apiGroups":[""],"resourceNames":["worker-csr-approver","worker-osc-controller","worker-secret-syncer","worker-renewal"],"resources":["secrets"],"verbs":["patch"]}"#,
+            "permissions.md: a CronJob may also list WorkerClusters, `get` the Secrets `worker-renewal`",
             "security.md: | CronJob of `workerCluster.renewal` | replace kubeconfigs; act as each service",
             r#"CronJob one-renewal /spec/schedule "@hourly""#,
             r#"CronJob one-renewal /spec/jobTemplate/spec/template/spec/containers/0/image "r/osmctl:v1""#,
-            r#"CronJob one-renewal /spec/jobTemplate/spec/template/spec/volumes/0/secret/secretName "worker-renewal""#,
-            r#"CronJob one-renewal /spec/jobTemplate/spec/template/spec/containers/0/args ["kubeconfigs","--namespace=osm","--worker-kubeconfig=/etc/osm/worker-cluster/kubeconfig","--worker-namespace=w","--renewal","--release=there","--services=csr-approver,osc-controller,secret-syncer","--duration=24h"]"#,
+            "CronJob one-renewal /spec/jobTemplate/spec/activeDeadlineSeconds 19800",
+            r#"CronJob one-renewal /spec/jobTemplate/spec/template/spec/containers/0/args ["kubeconfigs","--all","--cluster-selector=a=b","--spread=300m","--release=there","--services=csr-approver,osc-controller,secret-syncer","--duration=24h"]"#,
         ],
     ),
     (
@@ -515,25 +479,12 @@ const ROWS: &[(&[&str], &[&str])] = &[
             r#"CronJob one-renewal /spec/jobTemplate/spec/template/metadata/annotations/c "d""#,
             r#"CronJob one-renewal /spec/jobTemplate/spec/template/spec/containers/0/resources/limits/memory "1Gi""#,
             r#"CronJob one-renewal /spec/jobTemplate/spec/template/spec/containers/0/image "own/osmctl:v1""#,
-            r#"CronJob one-renewal /spec/jobTemplate/spec/template/spec/containers/0/volumeMounts/1/mountPath "/ca""#,
-            r#"CronJob one-renewal /spec/jobTemplate/spec/template/spec/volumes/1/name "ca""#,
+            r#"CronJob one-renewal /spec/jobTemplate/spec/template/spec/containers/0/volumeMounts/0/mountPath "/ca""#,
+            r#"CronJob one-renewal /spec/jobTemplate/spec/template/spec/volumes/0/name "ca""#,
         ],
     ),
     (
-        // For a fleet, it may replace them in all namespaces, and read its own.
-        &["--set=topology=fleet,workerCluster.renewal.enabled=true,fleet.clusterSelector=a=b,image.tag=v1"],
-        &[
-            r#"ClusterRole osm:osm:one:renewal /rules/0 {"apiGroups":["operatingsystemmanager.k8c.io"],"resources":["workerclusters"],"verbs":["list"]}"#,
-            r#"ClusterRole osm:osm:one:renewal /rules/1 {"apiGroups":[""],"resourceNames":["worker-renewal"],"resources":["secrets"],"verbs":["get"]}"#,
-            r#"ClusterRole osm:osm:one:renewal /rules/2 {"apiGroups":[""],"resourceNames":["worker-csr-approver","worker-osc-controller","worker-secret-syncer","worker-renewal"],"resources":["secrets"],"verbs":["patch"]}"#,
-            "CronJob one-renewal /spec/jobTemplate/spec/activeDeadlineSeconds 19800",
-            "CronJob one-renewal /spec/jobTemplate/spec/template/spec/volumes null",
-            r#"CronJob one-renewal /spec/jobTemplate/spec/template/spec/containers/0/args ["kubeconfigs","--all","--cluster-selector=a=b","--spread=300m","--release=one","--services=csr-approver,osc-controller,secret-syncer","--duration=720h"]"#,
-            "permissions.md: With `topology: fleet`, it may list WorkerClusters, `get` the Secrets `worker-renewal`",
-        ],
-    ),
-    (
-        // In the worker cluster, it may request exactly their tokens.
+        // In a user cluster, it may request exactly their tokens.
         &["--set=topology=worker,workerCluster.renewal.enabled=true,joining=static"],
         &[
             r#"Role one-renewal /rules [{"apiGroups":[""],"resourceNames":["one-osc-controller","one-secret-syncer","one-renewal"],"resources":["serviceaccounts/token"],"verbs":["create"]}]"#,
@@ -628,7 +579,7 @@ fn arguments(objects: &[Value], service: &str) -> Result<Vec<String>> {
 #[tokio::test]
 async fn only_osp_controller_has_the_flags_of_the_webhook() -> Result<()> {
     let helm = Helm::without_cluster().await?;
-    for topology in [&[][..], &[MANAGEMENT]] {
+    for topology in [&[][..], &[FLEET]] {
         let objects = render(&helm, &[ADMISSION, topology].concat()).await?;
         for service in Service::ALL {
             let flags = arguments(&objects, service.name())?;
@@ -680,20 +631,8 @@ const REFUSED: &[(&str, &str)] = &[
         "admission.enabled is set, but topology is crds",
     ),
     (
-        "topology=management",
-        "set workerCluster.kubeconfigs.secretSyncer.secret",
-    ),
-    (
-        "workerCluster.kubeconfigs.oscController.secret=x",
-        "set topology to management, or leave the Secret out",
-    ),
-    (
         "workerCluster.renewal.enabled=true",
-        "it is for more than one cluster, with topology management, worker or fleet",
-    ),
-    (
-        "topology=management,workerCluster.renewal.enabled=true,workerCluster.kubeconfigs.oscController.secret=x",
-        "it does not renew Secret x",
+        "it is for the clusters of a fleet, with topology fleet or worker",
     ),
     (
         "topology=worker,workerCluster.renewal.enabled=true,serviceAccountNames.oscController=x",
@@ -701,10 +640,10 @@ const REFUSED: &[(&str, &str)] = &[
     ),
     (
         "workerCluster.subjects.secretSyncer[0].kind=User,workerCluster.subjects.secretSyncer[0].name=x",
-        "subjects belong to the release in the worker cluster, with topology worker",
+        "subjects belong to the release in the user cluster, with topology worker",
     ),
     (
-        "topology=management,admissionPolicy.enabled=true",
+        "topology=fleet,admissionPolicy.enabled=true",
         "machineDeploymentNamespaces is empty, which allows all",
     ),
     (
@@ -713,7 +652,7 @@ const REFUSED: &[(&str, &str)] = &[
     ),
     (
         "topology=worker,settings.pauseImage=x",
-        "belong to the release in the management cluster",
+        "belong to the release in the seed",
     ),
     (
         "topology=worker,profileNamespaces={team}",
@@ -736,7 +675,7 @@ const REFUSED: &[(&str, &str)] = &[
         "no registry is known for the images of csr-approver, osp-controller, secret-syncer: set image.registry",
     ),
     (
-        "image.registry=,topology=management,workerCluster.renewal.enabled=true",
+        "image.registry=,topology=fleet,workerCluster.renewal.enabled=true",
         "secret-syncer, osmctl: set image.registry",
     ),
     (
@@ -748,7 +687,7 @@ const REFUSED: &[(&str, &str)] = &[
         "secret-syncer and osc-controller would have the same ServiceAccount",
     ),
     (
-        "topology=management,workerCluster.renewal.enabled=true,serviceAccountNames.oscController=one-renewal",
+        "topology=fleet,workerCluster.renewal.enabled=true,serviceAccountNames.oscController=one-renewal",
         "osc-controller and the renewal of kubeconfigs would have the same ServiceAccount",
     ),
     (
@@ -774,10 +713,6 @@ const REFUSED: &[(&str, &str)] = &[
     (
         "topology=worker,fallbackProfileNamespace=shared",
         "fallbackProfileNamespace is set",
-    ),
-    (
-        "topology=profiles,fallbackProfileNamespace=shared",
-        "set it in the releases that use these profiles",
     ),
     (
         "topology=crds,metrics.dashboard.enabled=true",
@@ -810,10 +745,7 @@ async fn values_that_make_no_sense_are_refused_with_what_to_change() -> Result<(
             vec!["--kube-version=1.32.9"],
             "the API server is older than Kubernetes 1.33",
         ),
-        (
-            vec![MANAGEMENT, "--kube-version=1.28.15"],
-            "kubeVersion: >=1.30.0-0",
-        ),
+        (vec![FLEET, "--kube-version=1.28.15"], "kubeVersion: >=1.30.0-0"),
     ]);
     for (values, sentence) in cases {
         let refused = render(&helm, &values).await.err();
@@ -862,7 +794,7 @@ async fn the_definitions_are_those_of_this_version_and_are_kept() -> Result<()> 
     for (values, keep) in [
         ("single", true),
         ("crds", true),
-        ("profiles", true),
+        ("fleet", true),
         ("single,crds.keep=false", false),
     ] {
         let found = rendered(&[&format!("--set=topology={values}")]).await?;

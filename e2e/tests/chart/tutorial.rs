@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use kube::api::{DynamicObject, ListParams};
 use kube::{Api, ResourceExt};
 use osm_api::names::SETTINGS_CONFIG_MAP;
-use osm_api::rbac::{ClusterKind, Installation};
+use osm_api::rbac::Installation;
 use osm_testkit::installation::{self, Installed};
 use osm_testkit::machine_controller::{machine_deployment, stamp_revision};
 use osm_testkit::{ControlPlane, Options};
@@ -57,8 +57,7 @@ async fn every_block_of_the_tutorial_does_what_it_says() -> Result<()> {
         settings: SETTINGS_CONFIG_MAP.to_owned(),
         ..Installation::default()
     };
-    let mut services =
-        Installed::by_chart(&[(&plane, &ClusterKind::ALL)], installed, "osm", &binaries).await?;
+    let mut services = Installed::by_chart(&plane, installed, "osm", &binaries).await?;
     services.start_all().await?;
 
     let steps = steps(&page);

@@ -155,37 +155,16 @@ async fn run(process: Arc<Process>, start: Gate, installation: Installation) -> 
     match process.service {
         Service::OspController => {
             let run = |cluster| osp_controller::run(cluster, AdmissionArgs::default());
-            service::work(process, start, None, installation, run).await
+            service::work(process, start, installation, run).await
         }
         Service::OscController => {
-            service::work(
-                process,
-                start,
-                None,
-                installation,
-                service::serve_only::<OscController>,
-            )
-            .await
+            service::work(process, start, installation, service::serve_only::<OscController>).await
         }
         Service::SecretSyncer => {
-            service::work(
-                process,
-                start,
-                None,
-                installation,
-                service::serve_only::<SecretSyncer>,
-            )
-            .await
+            service::work(process, start, installation, service::serve_only::<SecretSyncer>).await
         }
         Service::CsrApprover => {
-            service::work(
-                process,
-                start,
-                None,
-                installation,
-                service::serve_only::<CsrApprover>,
-            )
-            .await
+            service::work(process, start, installation, service::serve_only::<CsrApprover>).await
         }
     }
 }

@@ -48,7 +48,7 @@ fn rights() -> Result<String> {
     let fleet = with(&|it| it.fleet = true);
     // Each condition on the values of the chart, the installation that it makes, and what that is compared with.
     let wanted = [
-        ("noFleet", none.clone(), &fleet),
+        ("single", none.clone(), &fleet),
         ("fleet", fleet.clone(), &none),
         (
             "removeUpstreamFinalizers",

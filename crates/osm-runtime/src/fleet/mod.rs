@@ -43,7 +43,6 @@ use crate::queue::Queue;
 use crate::request::{Error, failed};
 use crate::runner::{self, Keys};
 use crate::settings::{self, Current};
-use crate::transport::Share;
 use crate::watch::Watch;
 use crate::{kubeconfig, settings_watch, upstream_osm};
 
@@ -80,9 +79,8 @@ pub struct FleetArgs {
 /// Metrics whose names are taken.
 pub async fn run<C: Controller>(seed: Cluster, args: &FleetArgs) -> Result<(), prometheus::Error> {
     let service = seed.process.service;
-    let connect: Connect = Box::new(move |text| {
-        async move { kubeconfig::foreign(&text, service, Share::OfFleet).await }.boxed()
-    });
+    let connect: Connect =
+        Box::new(move |text| async move { kubeconfig::foreign(&text, service).await }.boxed());
     run_by::<C>(seed, args, connect).await
 }
 

@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};
@@ -14,10 +13,10 @@ use osm_api::names::{self, KUBECONFIG_KEY};
 use osm_api::worker_cluster::WorkerCluster;
 use serde_json::{Value, json};
 
+use super::Flags;
 use super::connect::{self, Connection};
 use super::failure::Failure;
 use super::list::{List, Reader};
-use super::{Flags, SELECTOR};
 
 /// Field manager of what people apply with osmctl.
 pub const MANAGER: &str = "osmctl";
@@ -201,16 +200,6 @@ impl Seed {
         }
         let listed = self.reader.list(&list).await?;
         Ok((listed.objects, listed.problems))
-    }
-
-    /// The Deployments of the services in a namespace.
-    ///
-    /// # Errors
-    /// A request that failed.
-    pub async fn services(&self, namespace: &str) -> Result<Vec<Deployment>> {
-        let kind = ApiResource::erase::<Deployment>(&());
-        let list = List::within(&kind, namespace).labels(SELECTOR);
-        Ok(self.reader.list(&list).await?.objects)
     }
 
     /// The cluster that the kubeconfig in a Secret leads to; `None`: there is no such Secret.

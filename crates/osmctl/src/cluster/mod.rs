@@ -491,7 +491,7 @@ impl Gatherer<'_> {
 }
 
 /// Arguments of the first container.
-pub fn arguments(deployment: &Deployment) -> Vec<String> {
+fn arguments(deployment: &Deployment) -> Vec<String> {
     let pod = deployment
         .spec
         .as_ref()

@@ -3,15 +3,10 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use clap::Args;
-use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::ResourceExt;
-use osm_api::Settings;
-use osm_api::names::{GROUP, SETTINGS_KEY, WORKER_CLUSTER};
-use osm_api::rbac::{Installation, Service};
-use osm_api::settings::SettingsError;
+use osm_api::names::{GROUP, WORKER_CLUSTER};
+use osm_api::rbac::Installation;
 use osm_api::worker_cluster::{Joining, WorkerCluster};
 use osm_user_data::yaml;
 use serde_json::{Map, Value, json};
@@ -27,17 +22,11 @@ use crate::output;
 /// In the user cluster, the command applies what the services need there. In the seed, it applies the
 /// namespace, the Secrets with kubeconfigs and the WorkerCluster, last. Fields of an existing WorkerCluster that
 /// no flag sets stay as they are.
-///
-/// With --adopt, the cluster was served by a release of its own in the namespace of the seed. Its settings and
-/// label value become those of the WorkerCluster. Everything else exists already.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   # See what would be applied
-  osmctl fleet add --context seed -n cluster-a --worker-context user-a --dry-run
-
-  # Take over the cluster of a release whose services are stopped
-  osmctl fleet add --context seed -n cluster-a --adopt")]
+  osmctl fleet add --context seed -n cluster-a --worker-context user-a --dry-run")]
 pub struct Add {
     /// Settings in which the cluster differs from the release of the fleet
     #[arg(long, value_name = "FILE")]
@@ -45,9 +34,6 @@ pub struct Add {
     /// How machines join, approved or static [default: as before, or approved]
     #[arg(long, value_name = "MODE", value_parser = joining)]
     joining: Option<Joining>,
-    /// Take over the cluster of the release in --namespace
-    #[arg(long, conflicts_with_all = ["settings", "joining", "worker_namespace", "server", "worker_kubeconfig", "worker_context"])]
-    adopt: bool,
     /// Namespace in the user cluster [default: as before, or --namespace]
     #[arg(long, value_name = "NAME")]
     worker_namespace: Option<String>,
@@ -86,11 +72,7 @@ impl Add {
             .reader
             .get::<WorkerCluster>(namespace, WORKER_CLUSTER)
             .await?;
-        let mut spec = if self.adopt {
-            self.adopted(&seed).await?
-        } else {
-            self.given()?
-        };
+        let mut spec = self.given()?;
         let place = self.worker_namespace(before.as_ref())?;
         let joining = self
             .joining
@@ -113,28 +95,25 @@ impl Add {
         let of_cluster = objects::of_cluster(&installation, &self.tokens.release, joining);
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
         if self.dry_run {
-            let of_cluster = if self.adopt { &[][..] } else { &of_cluster };
-            print("the user cluster", of_cluster)?;
+            print("the user cluster", &of_cluster)?;
             print(
                 "the seed, with the Secrets that have kubeconfigs",
                 &[namespace, registration],
             )?;
             return Ok(ExitCode::SUCCESS);
         }
-        if !self.adopt {
-            let clusters = Clusters::connect(&self.cluster).await?;
-            for object in of_cluster {
-                clusters.worker.apply(MANAGER, &object).await?;
-            }
-            seed.reader.apply(MANAGER, &namespace).await?;
-            let services = objects::services(joining);
-            let flags = self.cluster.clone();
-            let kubeconfigs = Kubeconfigs::of_cluster(&self.tokens, self.server, &place, services, flags);
-            ensure!(
-                !kubeconfigs.write_each(&clusters).await?,
-                "the cluster is not added, because a kubeconfig is missing; repeat the command"
-            );
+        let clusters = Clusters::connect(&self.cluster).await?;
+        for object in of_cluster {
+            clusters.worker.apply(MANAGER, &object).await?;
         }
+        seed.reader.apply(MANAGER, &namespace).await?;
+        let services = objects::services(joining);
+        let flags = self.cluster.clone();
+        let kubeconfigs = Kubeconfigs::of_cluster(&self.tokens, self.server, &place, services, flags);
+        ensure!(
+            !kubeconfigs.write_each(&clusters).await?,
+            "the cluster is not added, because a kubeconfig is missing; repeat the command"
+        );
         let after = seed.reader.apply(MANAGER, &registration).await?;
         output::print(&super::outcome(before.as_ref(), &after))?;
         Ok(ExitCode::SUCCESS)
@@ -166,65 +145,6 @@ impl Add {
         let differs = |name: &&String| *name != self.cluster.namespace();
         if let Some(name) = self.worker_namespace.as_ref().filter(differs) {
             spec.insert("workerNamespace".to_owned(), json!(name));
-        }
-        Ok(spec)
-    }
-
-    /// The fields that follow from the release that served the cluster until now.
-    async fn adopted(&self, seed: &Seed) -> Result<Map<String, Value>> {
-        let namespace = self.cluster.namespace();
-        let services = seed.services(namespace).await?;
-        ensure!(
-            !services.is_empty(),
-            "namespace {namespace} has no release; leave out --adopt, or set --namespace"
-        );
-        let runs =
-            |deployment: &&Deployment| deployment.spec.as_ref().and_then(|spec| spec.replicas) != Some(0);
-        if let Some(deployment) = services.iter().find(runs) {
-            bail!(
-                "Deployment {} still has replicas, and both releases would serve the cluster; scale all Deployments of the release in \
-                 namespace {namespace} to 0 first",
-                deployment.name_any()
-            );
-        }
-        let argument = |service: Service, flag: &str| {
-            let is_it = |one: &&Deployment| {
-                one.labels()
-                    .get("app.kubernetes.io/component")
-                    .is_some_and(|of| of == service.name())
-            };
-            let mut of_service = services.iter().filter(is_it);
-            let arguments = of_service.next().map(cluster::arguments)?;
-            arguments
-                .iter()
-                .find_map(|argument| argument.strip_prefix(flag).map(str::to_owned))
-        };
-        let name = self.cluster.settings_config_map();
-        let settings = seed.reader.get::<ConfigMap>(namespace, name).await?;
-        let text = settings.and_then(|map| map.data?.remove(SETTINGS_KEY));
-        let text = text.with_context(|| {
-            format!("ConfigMap {namespace}/{name} does not exist, or has no settings document")
-        })?;
-        let mut settings = Settings::document(&text).map_err(|SettingsError(mistakes)| {
-            anyhow::anyhow!("the settings are invalid: {}", mistakes.join("; "))
-        })?;
-        if let Some(settings) = settings.as_object_mut() {
-            // The profiles are those of the fleet.
-            settings.remove("defaultProfiles");
-        }
-        let installation = argument(Service::SecretSyncer, "--installation=");
-        let mut spec = Map::new();
-        spec.insert("settings".to_owned(), settings);
-        spec.insert(
-            "installation".to_owned(),
-            json!(installation.as_deref().unwrap_or(namespace)),
-        );
-        match argument(Service::CsrApprover, "--namespace=") {
-            Some(place) if place != namespace => {
-                drop(spec.insert("workerNamespace".to_owned(), json!(place)))
-            }
-            Some(_) => {}
-            None => drop(spec.insert("joining".to_owned(), json!(Joining::Static))),
         }
         Ok(spec)
     }

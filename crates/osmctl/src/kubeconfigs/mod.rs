@@ -1,5 +1,5 @@
-//! `osmctl kubeconfigs`: writes the kubeconfigs with which services that run in one cluster work in another
-//! one, and renews those of all clusters of a fleet. `fleet` writes them for the clusters that it adds.
+//! `osmctl kubeconfigs`: writes the kubeconfigs with which the services of a fleet work in a user cluster, or
+//! renews those of all. `fleet` writes them for the clusters that it adds.
 //!
 //! Tokens exist only in the answers of an API server and in the Secrets: not in the process list, in files or
 //! in messages.
@@ -22,12 +22,12 @@ use crate::output;
 /// Shortest lifetime of a token that an API server grants: it refuses requests for less than ten minutes.
 const SHORTEST: Duration = Duration::from_secs(600);
 
-/// Create and renew the kubeconfigs with which services use another cluster
+/// Create and renew the kubeconfigs with which the services of a fleet use a cluster
 ///
-/// For each service, the command requests a token of its ServiceAccount in the worker cluster, and writes a
-/// kubeconfig with it to a Secret of the management cluster: worker-osc-controller, worker-secret-syncer and
-/// worker-csr-approver. Run the command again before the tokens expire. The services restart by themselves
-/// with a new kubeconfig.
+/// For each service, the command requests a token of its ServiceAccount in the user cluster, and writes a
+/// kubeconfig with it to a Secret of the seed: worker-osc-controller, worker-secret-syncer and
+/// worker-csr-approver. Run the command again before the tokens expire. A service connects again with a new
+/// kubeconfig.
 ///
 /// With --all, it renews those of all WorkerClusters, with the Secret worker-renewal of each. It creates no
 /// Secret: one that was deleted stays deleted.
@@ -35,23 +35,23 @@ const SHORTEST: Duration = Duration::from_secs(600);
 #[command(after_help = "\
 Examples:
   # See what would be written
-  osmctl kubeconfigs --context management -n cluster-a --worker-context worker --worker-namespace osm --dry-run
+  osmctl kubeconfigs --context seed -n cluster-a --worker-context user-a --worker-namespace osm --dry-run
 
   # Write the kubeconfigs, or renew them
-  osmctl kubeconfigs --context management -n cluster-a --worker-context worker --worker-namespace osm
+  osmctl kubeconfigs --context seed -n cluster-a --worker-context user-a --worker-namespace osm
 
   # Renew those of all WorkerClusters
   osmctl kubeconfigs --all")]
 pub struct Kubeconfigs {
     #[command(flatten)]
     tokens: Tokens,
-    /// Namespace of the release in the worker cluster [default: --namespace]
+    /// Namespace of the release in the user cluster [default: --namespace]
     #[arg(long, value_name = "NAME")]
     worker_namespace: Option<String>,
     /// URL of the API server as pods reach it [default: the one in your kubeconfig]
     #[arg(long, value_name = "URL")]
     server: Option<String>,
-    /// Services, comma-separated [default: all that connect to the other cluster]
+    /// Services, comma-separated [default: all that connect to user clusters]
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = PossibleValuesParser::new(Service::ALL.map(Service::name)))]
     services: Vec<String>,
     /// Also write worker-renewal, with which the CronJob of the chart renews the others

@@ -8,7 +8,6 @@ use clap::Args;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::ResourceExt;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS, SETTINGS_CONFIG_MAP};
-use osm_api::rbac::Service;
 use osm_api::settings::Settings;
 use osm_api::{MachineDeployment, OperatingSystemConfig, pool};
 use serde_json::{Value, json};
@@ -232,14 +231,7 @@ fn values(mapped: &Mapped, place: Place, snapshot: &Snapshot, namespace: &str) -
     let mut values = mapped.values.clone();
     values.insert("settings".to_owned(), mapped.settings.clone());
     if place != Place::Here {
-        let secret = |service: Service| json!({"secret": format!("worker-{}", service.name())});
-        let kubeconfigs = json!({
-            "oscController": secret(Service::OscController),
-            "secretSyncer": secret(Service::SecretSyncer),
-            "csrApprover": secret(Service::CsrApprover),
-        });
-        values.insert("topology".to_owned(), json!("management"));
-        values.insert("workerCluster".to_owned(), json!({"kubeconfigs": kubeconfigs}));
+        values.insert("topology".to_owned(), json!("fleet"));
     }
     let namespaces = snapshot.machine_deployments.iter();
     let mut namespaces: Vec<&str> = namespaces
@@ -372,7 +364,7 @@ pub fn judge(checked: &mut Checked, namespace: &str, facts: &Facts) {
                 .as_ref()
                 .and_then(|controller| stop(controller, namespace)),
         );
-        notes.extend(own_profiles(report, namespace));
+        notes.extend(own_profiles(report));
     } else if found.controller.is_some() {
         notes.push(
             "make sure that no installer creates these objects again; for KubeOne, follow docs/kubeone.md: first remove every addon \
@@ -398,8 +390,8 @@ fn stop(controller: &Object, namespace: &str) -> Option<String> {
     })
 }
 
-/// The profiles of pools that OSM does not install, which have to be copied to the cluster of the services.
-fn own_profiles(report: &Report, namespace: &str) -> Option<String> {
+/// The profiles of pools that OSM does not install, which have to be copied to the seed.
+fn own_profiles(report: &Report) -> Option<String> {
     let defaults = osm_render::defaults();
     let is_default = |name: &str| defaults.iter().any(|(default, _)| default == name);
     let profiles = report.pools.iter().filter_map(|pool| pool.profile.clone());
@@ -408,7 +400,7 @@ fn own_profiles(report: &Report, namespace: &str) -> Option<String> {
     names.sort_unstable();
     names.dedup();
     (!names.is_empty()).then(|| {
-        format!("create these profiles in namespace {namespace} of the management cluster, or in that of the value fallbackProfileNamespace: {}", listed(&names))
+        format!("create these profiles in the namespace of the release in the seed, or in that of its value fallbackProfileNamespace: {}", listed(&names))
     })
 }
 
@@ -621,11 +613,7 @@ mod tests {
         };
         let values = values(&checked.mapped, place, &Snapshot::default(), "cluster-x7k2");
         assert_eq!(values["settings"]["cluster"]["dnsIPs"], json!(["169.254.20.10"]));
-        assert_eq!(values["topology"], "management");
-        assert_eq!(
-            values["workerCluster"]["kubeconfigs"]["csrApprover"]["secret"],
-            "worker-csr-approver"
-        );
+        assert_eq!(values["topology"], "fleet");
         judge(&mut checked, "cluster-x7k2", &facts);
         assert_eq!(checked.problems, Vec::<String>::new());
         let notes = checked.notes.join("\n");

@@ -117,7 +117,7 @@ impl Script {
     async fn run(self) -> Result<ExitCode> {
         if self.cluster.has_worker_cluster() {
             bail!(
-                "a script migrates one cluster; for two, docs/kkp.md has the commands, and `osmctl migrate check` the values"
+                "a script migrates one cluster; for a fleet, docs/fleet.md and docs/kkp.md have the commands, and `osmctl migrate check` the values"
             );
         }
         let (target, checked) = read(&self.cluster, &self.source).await?;

@@ -53,7 +53,7 @@ pub fn report(checked: &Checked, target: &Target, namespace: &str, with_lines: b
         let next = if is_one {
             "osmctl migrate script >osm-migrate.sh"
         } else {
-            "docs/kkp.md"
+            "docs/fleet.md, for KKP docs/kkp.md"
         };
         text.push_str(&format!("\nThe cluster can be migrated. Next step: {next}\n"));
     }

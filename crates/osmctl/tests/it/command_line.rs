@@ -46,7 +46,7 @@ fn mistakes_end_with_the_next_step_and_the_exit_code() {
         ("status --request-timeout soon", none(), 2, "is not a duration"),
         ("status --request-timeout 0s", none(), 2, "is not a duration"),
         ("kubeconfigs --duration 5m", none(), 2, "ten minutes"),
-        ("migrate script --worker-context w", none(), 1, "docs/kkp.md has the commands"),
+        ("migrate script --worker-context w", none(), 1, "docs/kkp.md have the commands"),
         ("diff --cluster -f x", none(), 2, "cannot be used with"),
         ("diff --pool p a b", none(), 2, "--cluster"),
         ("show", none(), 2, "<POOL>"),

@@ -109,7 +109,7 @@ impl<'a> Stage<'a> {
             fleet: true,
             ..Installation::default()
         };
-        let mut installed = Installed::install_fleet(&seed, release.clone(), binaries).await?;
+        let mut installed = Installed::install(&seed, release.clone(), binaries).await?;
         // As in the chart.
         installed.log_filter = "info".to_owned();
         let limits = format!("limits: {{machineDeployments: {}}}", options.pools.max(200));
