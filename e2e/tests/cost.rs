@@ -193,7 +193,7 @@ impl World {
 
     /// What the services sent since the last call.
     async fn cost(&mut self) -> Result<Cost> {
-        Ok(Cost::of(&until_quiet(&mut self.log, DEADLINE, || Ok(())).await?))
+        Ok(Cost::of(&until_quiet(&mut self.log, DEADLINE).await?))
     }
 }
 

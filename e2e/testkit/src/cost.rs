@@ -8,16 +8,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::control_plane::{AuditEvent, AuditLog};
 
-/// The user of [`crate::ControlPlane::admin`]: tests and benchmarks, not an implementation.
+/// The user of [`crate::ControlPlane::admin`]: the tests themselves, not the services.
 const ADMIN: &str = "admin";
 
-/// An implementation that sends no request for this long has finished.
+/// Services that send no request for this long have finished.
 const QUIET: Duration = Duration::from_secs(2);
 
 /// How often the log is read.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Requests and written bytes of an implementation.
+/// Requests and written bytes of the services.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Cost {
@@ -42,47 +42,30 @@ impl Cost {
             if question {
                 asked.push((&event.user, &event.request));
             }
-            cost.add(event);
+            *cost.requests.entry(kind(event)).or_default() += 1;
+            cost.bytes_written += written(event);
         }
         cost
-    }
-
-    pub fn add(&mut self, event: &AuditEvent) {
-        *self.requests.entry(kind(event)).or_default() += 1;
-        self.bytes_written += written(event);
-    }
-
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.requests.values().sum()
     }
 }
 
 /// Verb and resource, such as `patch operatingsystemconfigs/status`.
-#[must_use]
-pub fn kind(event: &AuditEvent) -> String {
+fn kind(event: &AuditEvent) -> String {
     format!("{} {}", event.verb, event.resource)
 }
 
 /// Whether a request belongs to a change of pools. Leases, Events and watches depend on time or on the number
 /// of processes, and the administrator's requests are those of the test itself.
-#[must_use]
-pub fn counts(event: &AuditEvent) -> bool {
+fn counts(event: &AuditEvent) -> bool {
     event.user != ADMIN && event.verb != "watch" && !matches!(event.resource.as_str(), "leases" | "events")
 }
 
-/// Collects the requests that [count](counts) until none has come for some seconds. Calls `active` at the
-/// start and after each request that was seen.
+/// Collects the requests that [count](counts) until none has come for some seconds.
 ///
 /// # Errors
-/// Requests that go on until the deadline, or what `active` returns.
-pub async fn until_quiet(
-    log: &mut AuditLog,
-    deadline: Duration,
-    mut active: impl FnMut() -> Result<()>,
-) -> Result<Vec<AuditEvent>> {
+/// Requests that go on until the deadline.
+pub async fn until_quiet(log: &mut AuditLog, deadline: Duration) -> Result<Vec<AuditEvent>> {
     let (mut all, started, mut since) = (Vec::new(), Instant::now(), Instant::now());
-    active()?;
     while since.elapsed() < QUIET {
         ensure!(
             started.elapsed() < deadline,
@@ -92,7 +75,6 @@ pub async fn until_quiet(
         let mut new = log.read()?;
         new.retain(counts);
         if !new.is_empty() {
-            active()?;
             since = Instant::now();
             all.extend(new);
         }

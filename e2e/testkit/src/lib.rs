@@ -1,4 +1,4 @@
-//! A real control plane for tests, the demo and the benchmark.
+//! A real control plane for tests, the demo and `cargo xtask fleet`.
 //!
 //! [`control_plane`] runs etcd and kube-apiserver, and [`installation`] the services on them.
 //! [`machine_controller`] is a stand-in for machine-controller, [`rollout`] for the controller of Deployments

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal};
 
-use crate::procfs::{self, Usage};
+use crate::procfs::Usage;
 
 /// `$0` names the process in error messages, `"$@"` is the program with its arguments.
 const WATCHED: &str = r#"
@@ -116,38 +116,6 @@ impl Service {
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
-    }
-
-    /// The program and what it has started, as far as it is in the program's process group, without the
-    /// watcher.
-    ///
-    /// # Errors
-    /// A `/proc` that can't be read.
-    pub fn group(&self) -> Result<Vec<u32>> {
-        let mut pids = Vec::new();
-        for entry in fs::read_dir("/proc")? {
-            let name = entry?.file_name();
-            let Some(pid) = name
-                .to_str()
-                .and_then(|name| name.parse::<i32>().ok())
-                .and_then(Pid::from_raw)
-            else {
-                continue;
-            };
-            let command = fs::read(format!("/proc/{}/cmdline", pid.as_raw_pid())).unwrap_or_default();
-            let is_watcher = command.split(|byte| *byte == 0).nth(2) == Some(WATCHED.as_bytes());
-            // Not getpgid: the first process and threads of the kernel are in group 0, which rustix refuses.
-            let group = procfs::group(pid.as_raw_pid().unsigned_abs());
-            // Before the leader becomes the program, it runs the same script as the watcher. A process that
-            // has ended has no command.
-            if group == Some(self.group.as_raw_pid())
-                && (pid == self.group || !is_watcher)
-                && !command.is_empty()
-            {
-                pids.push(pid.as_raw_pid().unsigned_abs());
-            }
-        }
-        Ok(pids)
     }
 
     /// The exit status, once the program has ended.

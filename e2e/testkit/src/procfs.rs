@@ -37,13 +37,6 @@ pub fn reset_peak(pid: u32) -> Result<()> {
     fs::write(format!("/proc/{pid}/clear_refs"), "5").with_context(|| format!("process {pid}"))
 }
 
-/// The process group of a process, 0 for what the kernel has started. `None`: it does not run.
-pub(crate) fn group(pid: u32) -> Option<i32> {
-    let stat = read(pid, "stat").ok()?;
-    let (_, fields) = stat.rsplit_once(')')?;
-    fields.split_whitespace().nth(2)?.parse().ok()
-}
-
 /// Processor time in `/proc/<pid>/stat`, see proc_pid_stat(5).
 fn cpu_seconds(stat: &str) -> Option<f64> {
     // The second field is the command in parentheses and may contain spaces.

@@ -1,7 +1,7 @@
 //! Watches the Secrets of `cloud-init-settings`, and remembers what each bootstrap Secret held, and which
 //! were deleted.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -43,8 +43,6 @@ struct Seen {
     /// The states of each bootstrap Secret, in order.
     written: BTreeMap<String, Vec<Written>>,
     absences: Vec<Absence>,
-    /// Every Secret of a pool that exists.
-    existing: BTreeSet<String>,
     /// How often the watch started. A restarted watch may have missed events.
     starts: usize,
 }
@@ -56,11 +54,9 @@ impl Seen {
             watcher::Event::InitDone => {}
             watcher::Event::InitApply(secret) | watcher::Event::Apply(secret) => self.applied(&secret, now),
             watcher::Event::Delete(secret) => {
-                let name = secret.name_any();
-                self.existing.remove(&name);
                 if is_bootstrap(&secret) {
                     self.absences.push(Absence {
-                        name,
+                        name: secret.name_any(),
                         uid: secret.uid().unwrap_or_default(),
                         pool: secret.labels().get(names::POOL).cloned().unwrap_or_default(),
                         since: now,
@@ -72,13 +68,10 @@ impl Seen {
     }
 
     fn applied(&mut self, secret: &Secret, now: Instant) {
-        let name = secret.name_any();
-        if secret.labels().contains_key(names::POOL) {
-            self.existing.insert(name.clone());
-        }
         if !is_bootstrap(secret) {
             return;
         }
+        let name = secret.name_any();
         let absent = self.absences.iter_mut().rev();
         for absence in absent.filter(|absence| absence.name == name && absence.until.is_none()) {
             absence.until = Some(now);
@@ -187,11 +180,5 @@ impl SecretWatch {
         let seen = self.seen.lock();
         let mut written = seen.written.get(name)?.iter();
         Some(written.find(|written| written.revision == revision)?.at)
-    }
-
-    /// Whether no pool has a Secret.
-    #[must_use]
-    pub fn none_left(&self) -> bool {
-        self.seen.lock().existing.is_empty()
     }
 }

@@ -26,15 +26,8 @@ pub fn cargo() -> Command {
     command
 }
 
-/// Builds the services and returns their directory. Cargo prints its progress to standard error.
-///
-/// # Errors
-/// A build that fails.
-pub async fn services(profile: Profile) -> Result<PathBuf> {
-    build(profile, Service::ALL.map(Service::name)).await
-}
-
-/// As [`services`], with the program that serves user clusters.
+/// Builds the services and the program that serves user clusters, and returns their directory. Cargo prints its
+/// progress to standard error.
 ///
 /// # Errors
 /// A build that fails.
@@ -51,7 +44,7 @@ pub fn programs_of_images() -> impl Iterator<Item = &'static str> {
     Service::ALL.map(Service::name).into_iter().chain(["osmctl"])
 }
 
-/// As [`services`], with all [`programs_of_images`].
+/// Builds all [`programs_of_images`], and returns their directory.
 ///
 /// # Errors
 /// A build that fails.

@@ -1,6 +1,5 @@
 //! Developer commands: `cargo xtask <command>`. Each command has a module.
 
-mod bench;
 mod bless;
 mod build;
 mod chart;
@@ -52,7 +51,6 @@ enum Command {
     /// of Kubernetes
     KubeletFields(Generate),
     Bless(bless::Bless),
-    Bench(bench::Bench),
     Fleet(fleet::Fleet),
     Image(image::Image),
     /// Generate parts of charts/operating-system-manager: permissions, and schema of the settings
@@ -72,7 +70,6 @@ async fn main() -> ExitCode {
             tokio::task::block_in_place(kubelet_fields::files),
         ),
         Command::Bless(bless) => bless.run().await,
-        Command::Bench(bench) => bench.run().await,
         Command::Fleet(fleet) => fleet.run().await,
         Command::Image(image) => image.run().await,
         Command::Chart(generate) => generate.run("chart", chart::files()),

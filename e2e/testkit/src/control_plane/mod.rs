@@ -41,7 +41,6 @@ pub use self::identity::kubeconfig;
 pub use self::pki::Pki;
 use self::programs::Programs;
 use crate::process::{ScratchDir, Service};
-use crate::procfs::Usage;
 use crate::wait::wait_for;
 
 /// What the API server advertises, and so what the EndpointSlice `default/kubernetes` holds. It may not be a
@@ -174,15 +173,6 @@ impl ControlPlane {
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
-    }
-
-    /// Processor time and memory of kube-apiserver.
-    ///
-    /// # Errors
-    /// When it does not run.
-    pub async fn usage(&self) -> Result<Usage> {
-        let apiserver = self.apiserver.lock().await;
-        apiserver.as_ref().context("kube-apiserver does not run")?.usage()
     }
 
     /// The binary of kubectl.
