@@ -24,7 +24,8 @@ where
     let gate = scope.gates.gate(&name);
     let environment = scope.process.environment.clone();
     scope.spawn(name, async move {
-        repeat(gate, environment, check).await;
+        // In a box, which goes with the check.
+        Box::pin(repeat(gate, environment, check)).await;
         // The check is done, but a supervised task must not end.
         std::future::pending().await
     });

@@ -243,7 +243,7 @@ impl<K: Watchable, V: Send + Sync + 'static> Projection<K, V> {
             Some(_) => LONGEST_PAUSE,
             None => LONGEST_PAUSE_OF_UNAWAITED,
         };
-        let running = RunningWatch {
+        let mut running = RunningWatch {
             definitions: scope.process.outdated_definitions.subscribe(),
             environment: scope.process.environment.clone(),
             longest_pause: longest,
@@ -268,8 +268,9 @@ impl<K: Watchable, V: Send + Sync + 'static> Projection<K, V> {
             of: self,
         };
         let stop = end.clone();
+        let follow = Box::pin(async move { running.follow().await });
         scope.spawn_until(name, &end, async move {
-            stop.run_until_cancelled(running.follow()).await;
+            stop.run_until_cancelled(follow).await;
         });
     }
 }
@@ -373,7 +374,7 @@ impl Drop for Ignored {
 }
 
 impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
-    async fn follow(mut self) {
+    async fn follow(&mut self) {
         loop {
             let began = Instant::now();
             if let Some(error) = self.list_and_watch().await {

@@ -58,7 +58,7 @@ pub async fn serve<C: Controller>(seed: &Seed<C>, serving: Serving) {
     let mut is_away = false;
     loop {
         let began = Instant::now();
-        let attempt = AssertUnwindSafe(attempt(seed, &serving, is_away)).catch_unwind();
+        let attempt = AssertUnwindSafe(Box::pin(attempt(seed, &serving, is_away))).catch_unwind();
         let why = attempt.await.unwrap_or_else(|_| Some(restarting()));
         let Some(why) = why.filter(|_| !end.is_cancelled()) else {
             return;
@@ -91,7 +91,8 @@ pub async fn serve<C: Controller>(seed: &Seed<C>, serving: Serving) {
 /// Serves as long as that is possible, and returns why it is not; `None` at the end of the scope.
 async fn attempt<C: Controller>(seed: &Seed<C>, serving: &Serving, is_away: bool) -> Option<State> {
     let bounds = Bounds::new(serving.settings.clone(), &seed.large);
-    let connected = connect(seed, &serving.registration, &bounds, is_away);
+    // In a box, which goes before the cluster is served.
+    let connected = Box::pin(connect(seed, &serving.registration, &bounds, is_away));
     let worker = match serving.scope.shutdown.run_until_cancelled(connected).await? {
         Ok(worker) => worker,
         Err(state) => return Some(state),
