@@ -21,8 +21,6 @@ use osm_testkit::secret_watch::SecretWatch;
 use osm_testkit::{ControlPlane, Options, check, machine_controller, provisioning, wait_for};
 use serde_json::{Value, json};
 
-use crate::fleet::Fleet;
-
 /// Generous: the machine may be busy. Nothing ever waits for a time, only for a condition until this
 /// deadline.
 pub const DEADLINE: Duration = Duration::from_secs(180);
@@ -337,18 +335,6 @@ impl World {
         };
         world.set_settings("").await?;
         Ok(world)
-    }
-
-    /// The namespace of the release is that of the user cluster as well, so that everything has the same place as
-    /// in one cluster.
-    pub fn of_fleet(fleet: Fleet, plane: ControlPlane) -> Result<Self> {
-        Ok(Self {
-            client: plane.admin()?,
-            managed: fleet.seed.admin()?,
-            plane,
-            seed: Some(fleet.seed),
-            installed: fleet.installed,
-        })
     }
 
     pub async fn restart(&mut self, services: &[Service]) -> Result<()> {

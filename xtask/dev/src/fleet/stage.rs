@@ -28,7 +28,7 @@ use super::user_clusters::{self, Changed, UserClusters, Wanted};
 /// Registrations at a time.
 const CONCURRENCY: usize = 32;
 
-/// Clusters that are registered one after the other, once all others are served.
+/// Clusters that are registered one after the other, once all others are served; fewer if those are.
 const LATER: u32 = 20;
 
 /// Those that come and go at a time.
@@ -93,7 +93,7 @@ impl<'a> Stage<'a> {
     async fn start(progress: Progress, options: &'a Fleet, binaries: &Path, clusters: u32) -> Result<Self> {
         let spare = if options.churn > 0 { CHURNED } else { 0 };
         let wanted = Wanted {
-            healthy: clusters + LATER + spare,
+            healthy: clusters + LATER.min(clusters) + spare,
             pools: options.pools,
             away: options.away,
             hostile: options.hostile,
@@ -280,7 +280,7 @@ impl<'a> Stage<'a> {
     async fn register_later(&mut self) -> Result<()> {
         self.progress.step("further clusters");
         let (first, mut took) = (self.registered, Vec::new());
-        for number in first..first + LATER {
+        for number in first..first + LATER.min(first) {
             let started = Instant::now();
             self.register(number..number + 1).await?;
             let clusters = self.registrations(number);
