@@ -24,6 +24,16 @@ pub struct Difference {
     pub new: Option<String>,
 }
 
+impl Difference {
+    /// Namespace and name of the pool in [`Tree::of`], as `namespace/name`.
+    pub fn pool(&self) -> &str {
+        let end = self.path.match_indices('/').nth(1).map(|(at, _)| at);
+        self.path
+            .get(..end.unwrap_or(self.path.len()))
+            .unwrap_or_default()
+    }
+}
+
 /// All files that differ, in order.
 pub fn between(old: &Tree, new: &Tree) -> Vec<Difference> {
     let mut paths: Vec<&String> = old.0.keys().chain(new.0.keys()).collect();

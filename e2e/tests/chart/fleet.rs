@@ -270,6 +270,32 @@ async fn osmctl_reads_a_cluster_of_a_fleet(person: &Person<'_>) -> Result<()> {
     Ok(())
 }
 
+async fn osmctl_finds_the_clusters_that_change(person: &Person<'_>) -> Result<()> {
+    let changes = async |input: &str| {
+        let printed = person
+            .run(&format!(
+                "osmctl diff --cluster --all {input} --context seed || echo \"code $?\""
+            ))
+            .await?;
+        let lines = printed
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+        anyhow::Ok(lines.collect::<Vec<String>>())
+    };
+    let title = "NAMESPACE POOLS CHANGED PROBLEMS";
+    let none = [title, "cluster-a 1 0 0", "cluster-b 0 0 0"];
+    ensure!(changes("").await? == none, "{:?}", changes("").await?);
+    let settings = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "osm-settings", "namespace": NAMESPACE},
+        "data": {names::SETTINGS_KEY: "pauseImage: registry.example.com/pause:9"}});
+    person.run(&format!("echo '{settings}' >new.yaml")).await?;
+    let found = changes("new.yaml").await?;
+    ensure!(
+        found == [title, "cluster-a 1 1 0", "cluster-b 0 0 0", "code 1"],
+        "{found:?}"
+    );
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn clusters_are_added_as_the_page_says_and_their_kubeconfigs_are_renewed() -> Result<()> {
     let start = ControlPlane::start(audited());
@@ -294,6 +320,7 @@ async fn clusters_are_added_as_the_page_says_and_their_kubeconfigs_are_renewed()
     pool(&a, "one").await?;
     published(&a, &installed, "one").await?;
     osmctl_reads_a_cluster_of_a_fleet(&person).await?;
+    osmctl_finds_the_clusters_that_change(&person).await?;
 
     // A service that was taken away from a cluster, a cluster without the Secret, and one whose kubeconfig
     // would run a program.

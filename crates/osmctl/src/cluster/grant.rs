@@ -10,13 +10,15 @@ use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Pre
 use kube::core::ApiResource;
 use kube::{Api, ResourceExt};
 use osm_api::names::{self, KUBECONFIG_KEY};
+use osm_api::rbac::Service;
 use osm_api::worker_cluster::WorkerCluster;
 use serde_json::{Value, json};
 
-use super::Flags;
 use super::connect::{self, Connection};
 use super::failure::Failure;
 use super::list::{List, Reader};
+use super::{Flags, Needs, Readers, Target};
+use crate::snapshot::Snapshot;
 
 /// Field manager of what people apply with osmctl.
 pub const MANAGER: &str = "osmctl";
@@ -200,6 +202,23 @@ impl Seed {
         }
         let listed = self.reader.list(&list).await?;
         Ok((listed.objects, listed.problems))
+    }
+
+    /// Reads the cluster of a WorkerCluster, whose namespace the flags have, with the kubeconfig of osc-controller.
+    ///
+    /// # Errors
+    /// As [`Readers::read`]; a kubeconfig that is missing or invalid.
+    pub async fn read(&self, flags: &Flags, needs: Needs) -> Result<Snapshot> {
+        let secret = names::worker_kubeconfig(Service::OscController.name());
+        let clusters = self.clusters_of(flags.namespace(), &secret).await?;
+        let clusters = clusters.with_context(|| format!("there is no Secret {secret}"))?;
+        let readers = Readers {
+            management: self.reader.clone(),
+            ca: clusters.to.ca.clone(),
+            worker: clusters.worker,
+            target: Target::new(&self.connection, flags),
+        };
+        readers.read(flags, needs).await
     }
 
     /// The cluster that the kubeconfig in a Secret leads to; `None`: there is no such Secret.

@@ -1,18 +1,23 @@
 //! A cluster as it is, and as it would be with new inputs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use kube::ResourceExt;
 use osm_api::pool::Pool;
 use osm_api::{MachineDeployment, OperatingSystemProfile, PoolRef, Reason, Settings};
 use osm_user_data::Stage;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 
 use super::Sides;
-use crate::cluster::{self, Flags, Needs};
+use crate::cluster::{self, AT_ONCE, Flags, Needs, Seed};
 use crate::credentials;
+use crate::difference::{self, Difference};
 use crate::input::{self, Item, Manifests, SettingsMap};
 use crate::origin::Origin;
 use crate::output;
@@ -22,19 +27,23 @@ use crate::profiles::Chosen;
 use crate::snapshot::{self, Part, Snapshot};
 use crate::tree::Tree;
 
+const NEEDS: Needs = Needs {
+    profiles: true,
+    custom_profiles: false,
+    settings: true,
+    endpoint: true,
+    events: false,
+    identity: false,
+    services: false,
+};
+
 /// Reads a cluster, and renders its pools with what the `paths` contain.
 ///
 /// # Errors
 /// A cluster or inputs that can't be read. Pools that can't be rendered are reported on standard error.
 pub fn sides(flags: &Flags, paths: &[PathBuf], settings: Option<&Path>, only: &[String]) -> Result<Sides> {
     let new = input::manifests(paths)?;
-    let needs = Needs {
-        profiles: true,
-        settings: true,
-        endpoint: true,
-        ..Needs::default()
-    };
-    let snapshot = cluster::read(flags, needs)?;
+    let snapshot = cluster::read(flags, NEEDS)?;
     snapshot.warn();
     let settings = installation_settings(&snapshot, &new, settings)?;
     let comparison = compare(&snapshot, &new, &settings, only)?;
@@ -45,6 +54,61 @@ pub fn sides(flags: &Flags, paths: &[PathBuf], settings: Option<&Path>, only: &[
         is_incomplete: !comparison.problems.is_empty() || !snapshot.unread.is_empty(),
         old: comparison.old,
         new: comparison.new,
+    })
+}
+
+const COLUMNS: [&str; 4] = ["NAMESPACE", "POOLS", "CHANGED", "PROBLEMS"];
+
+/// Reads the user clusters of a seed, and prints how many pools of each the `paths` change.
+///
+/// # Errors
+/// A seed or inputs that can't be read. What is wrong with a user cluster is reported on standard error.
+pub fn of_fleet(flags: &Flags, paths: &[PathBuf]) -> Result<ExitCode> {
+    let new = input::manifests(paths)?;
+    cluster::run(async {
+        let seed = Arc::new(Seed::connect(flags).await?);
+        let (clusters, unreadable) = seed.worker_clusters(None).await?;
+        output::warnings(&unreadable);
+        let permits = Arc::new(Semaphore::new(AT_ONCE));
+        let mut tasks = JoinSet::new();
+        for cluster in clusters {
+            let (seed, permits) = (seed.clone(), permits.clone());
+            let flags = flags.within(&cluster.namespace().unwrap_or_default());
+            tasks.spawn(async move {
+                let _permit = permits.acquire().await;
+                let snapshot = seed.read(&flags, NEEDS).await;
+                (flags.namespace().to_owned(), snapshot)
+            });
+        }
+        let (mut lines, mut changed, mut is_incomplete) = (Vec::new(), 0, !unreadable.is_empty());
+        while let Some(task) = tasks.join_next().await {
+            let (namespace, snapshot) = task?;
+            let comparison = snapshot.and_then(|snapshot| {
+                snapshot.warn();
+                is_incomplete |= !snapshot.unread.is_empty();
+                let settings = installation_settings(&snapshot, &new, None)?;
+                Ok((compare(&snapshot, &new, &settings, &[])?, snapshot.pools().len()))
+            });
+            let (pools, differ, problems) = match comparison {
+                Ok((Comparison { old, new, problems }, pools)) => {
+                    let differences = difference::between(&old, &new);
+                    let differ: BTreeSet<&str> = differences.iter().map(Difference::pool).collect();
+                    (pools, differ.len(), problems)
+                }
+                Err(problem) => (0, 0, vec![problem]),
+            };
+            for problem in &problems {
+                output::note(&format!("{namespace}: {problem:#}"));
+            }
+            changed += differ;
+            is_incomplete |= !problems.is_empty();
+            let numbers = [pools, differ, problems.len()].map(|number| number.to_string());
+            lines.push([vec![namespace], numbers.to_vec()].concat());
+        }
+        lines.sort();
+        lines.insert(0, COLUMNS.map(str::to_owned).to_vec());
+        output::print(&output::table(&lines))?;
+        Ok(super::code(changed > 0, is_incomplete))
     })
 }
 
@@ -270,7 +334,6 @@ mod tests {
 
     use super::*;
     use crate::credentials::CLOUD_CONFIG;
-    use crate::difference;
     use crate::snapshot::fixtures;
     use osm_api::config::Stored;
     use osm_api::content::Content;

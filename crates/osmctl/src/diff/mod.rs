@@ -35,6 +35,9 @@ Examples:
   # What a change of a profile does to the machines of a cluster
   osmctl diff --cluster new-profile.yaml
 
+  # In which clusters of a fleet it changes something
+  osmctl diff --cluster --all new-profile.yaml --context seed
+
   # What two versions of a profile render to, for the pools in a file
   osmctl diff -f pools.yaml old-profile.yaml new-profile.yaml
 
@@ -50,6 +53,10 @@ pub struct Diff {
     /// Compare with what the machines of a cluster get now
     #[arg(long)]
     cluster: bool,
+    /// With --cluster: read all user clusters of a fleet, by the kubeconfigs in the seed, and print how many pools of
+    /// each would change
+    #[arg(long, requires = "cluster", conflicts_with_all = ["pool", "settings"])]
+    all: bool,
     /// With --cluster: only this pool, NAME or NAMESPACE/NAME of a MachineDeployment; can be repeated
     #[arg(long, value_name = "POOL", requires = "cluster")]
     pool: Vec<String>,
@@ -64,6 +71,15 @@ pub struct Diff {
     flags: cluster::Flags,
 }
 
+/// `is_incomplete`: not all could be compared.
+fn code(differs: bool, is_incomplete: bool) -> ExitCode {
+    match differs {
+        _ if is_incomplete => ExitCode::from(ERROR),
+        true => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
+    }
+}
+
 /// Two sides, and whether a part of them could not be compared.
 struct Sides {
     old: Tree,
@@ -74,6 +90,9 @@ struct Sides {
 impl Diff {
     /// Compares and prints.
     pub fn run(self) -> Result<ExitCode> {
+        if self.all {
+            return live::of_fleet(&self.flags, &self.paths);
+        }
         let Sides {
             old,
             new,
@@ -82,11 +101,7 @@ impl Diff {
         let differences = difference::between(&old, &new);
         let text: String = differences.iter().map(Difference::unified).collect();
         output::print(&text)?;
-        Ok(match differences.is_empty() {
-            _ if is_incomplete => ExitCode::from(ERROR),
-            true => ExitCode::SUCCESS,
-            false => ExitCode::FAILURE,
-        })
+        Ok(code(!differences.is_empty(), is_incomplete))
     }
 
     fn sides(&self) -> Result<Sides> {

@@ -57,6 +57,12 @@ impl Status {
                 line(cluster, &pools.unwrap_or_default())
             })
             .collect();
+        // With a selector, those of other clusters are left.
+        let others = pools.into_iter().filter(|_| self.cluster_selector.is_none());
+        lines.extend(others.map(|(namespace, pools)| {
+            let message = "it has configs and no WorkerCluster; if no other release serves them, create one or delete the configs";
+            pools.line(namespace, "NotRegistered", message)
+        }));
         lines.sort();
         lines.insert(0, COLUMNS.map(str::to_owned));
         output::print(&output::table(&lines))?;
@@ -71,6 +77,20 @@ impl Pools {
         self.published += usize::from(cell("Published") == PUBLISHED);
         let expiry = Some(cell("Expires").to_owned()).filter(|expiry| !expiry.is_empty());
         self.first_expiry = self.first_expiry.take().into_iter().chain(expiry).min();
+    }
+
+    fn line(&self, namespace: String, problems: &str, messages: &str) -> [String; 5] {
+        let or_hyphen = |text: &str| match output::one_line(text) {
+            line if line.is_empty() => "-".to_owned(),
+            line => line,
+        };
+        [
+            namespace,
+            format!("{}/{}", self.published, self.all),
+            or_hyphen(self.first_expiry.as_deref().unwrap_or_default()),
+            or_hyphen(problems),
+            or_hyphen(messages),
+        ]
     }
 }
 
@@ -94,15 +114,6 @@ fn line(cluster: &WorkerCluster, pools: &Pools) -> [String; 5] {
         // A cluster that is served may have one, too, such as that a kubeconfig expires soon.
         messages.push(found.message.as_str());
     }
-    let or_hyphen = |text: String| match output::one_line(&text) {
-        line if line.is_empty() => "-".to_owned(),
-        line => line,
-    };
-    [
-        cluster.namespace().unwrap_or_default(),
-        format!("{}/{}", pools.published, pools.all),
-        or_hyphen(pools.first_expiry.clone().unwrap_or_default()),
-        or_hyphen(problems.join(", ")),
-        or_hyphen(messages.join(" ")),
-    ]
+    let namespace = cluster.namespace().unwrap_or_default();
+    pools.line(namespace, &problems.join(", "), &messages.join(" "))
 }
