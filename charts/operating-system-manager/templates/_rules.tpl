@@ -3,9 +3,9 @@
 {{- ternary "namespace=~\".*\"" (printf "namespace=%q" .Release.Namespace) .Values.metrics.prometheusRule.allNamespaces -}}
 {{- end -}}
 
-{{/* The matcher of the CronJob that renews kubeconfigs, in metrics of kube-state-metrics. */}}
-{{- define "osm.rules.renewal" -}}
-{{- ternary "cronjob=~\".+-renewal\"" (printf "cronjob=\"%s-renewal\"" (include "osm.name" .)) .Values.metrics.prometheusRule.allNamespaces -}}
+{{/* The matcher of a CronJob of the chart in metrics of kube-state-metrics, by `root` and the end of its name, `job`. */}}
+{{- define "osm.rules.cronJob" -}}
+{{- ternary (printf "cronjob=~\".+-%s\"" .job) (printf "cronjob=\"%s-%s\"" (include "osm.name" .root) .job) .root.Values.metrics.prometheusRule.allNamespaces -}}
 {{- end -}}
 
 {{/* The services that are down. In one namespace, those of the release that no target has. In all, those that a namespace had within a week, and of which
@@ -37,7 +37,7 @@ group by (namespace, component) (last_over_time(osm_ready[7d]))
 {{- $_ := set $alert $field $value -}}
 {{- end -}}
 {{- if and $isOn (or (not $alert.service) (hasKey $services $alert.service)) -}}
-{{- $expression := $alert.expr | replace "$down" (include "osm.rules.down" $) | replace "$in" (include "osm.rules.in" $) | replace "$renewal" (include "osm.rules.renewal" $) | replace "$threshold" (toString $alert.threshold) -}}
+{{- $expression := $alert.expr | replace "$down" (include "osm.rules.down" $) | replace "$in" (include "osm.rules.in" $) | replace "$renewal" (include "osm.rules.cronJob" (dict "root" $ "job" "renewal")) | replace "$kkp" (include "osm.rules.cronJob" (dict "root" $ "job" "kkp")) | replace "$threshold" (toString $alert.threshold) -}}
 {{- $page := printf "%s/%s.md" (trimSuffix "/" $values.runbookURL) (trimPrefix "OSM" $name | kebabcase) -}}
 {{- $rule := dict "alert" $name "expr" $expression -}}
 {{- with $alert.for -}}

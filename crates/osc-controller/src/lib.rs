@@ -25,6 +25,7 @@ pub mod shared;
 pub mod view;
 pub mod watches;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,6 +37,7 @@ use osm_runtime::{Cluster, Error, upstream_osm};
 use crate::context::Context;
 use crate::planning::Planning;
 use crate::shared::Shared;
+use crate::view::ConfigView;
 
 /// What this process has once, however many clusters it serves.
 pub struct OscController {
@@ -55,6 +57,13 @@ impl Controller for OscController {
             planning,
             served,
         })
+    }
+
+    fn namespaces_of_others(&self, uid: &str) -> Vec<String> {
+        let is_of_other = |config: &ConfigView| config.made_in().is_some_and(|of| of != uid);
+        let configs = self.shared.configs.select(is_of_other).into_iter();
+        let namespaces = configs.filter_map(|config| config.metadata.namespace.clone());
+        namespaces.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     async fn serve(&self, cluster: Cluster) {

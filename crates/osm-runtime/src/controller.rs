@@ -11,6 +11,11 @@ pub trait Controller: Send + Sync + Sized + 'static {
     /// Metrics whose names are taken.
     fn start(of: &Cluster) -> Result<Self, prometheus::Error>;
 
+    /// Namespaces of the management cluster, which has this uid, with objects that it maintains for another cluster.
+    fn namespaces_of_others(&self, _uid: &str) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Serves a cluster until its end.
     fn serve(&self, cluster: Cluster) -> impl Future<Output = ()> + Send;
 }

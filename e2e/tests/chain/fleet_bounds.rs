@@ -107,6 +107,16 @@ async fn clusters_that_misbehave_are_named_and_no_other_notices() -> Result<()> 
     let problems: Vec<String> = problems.into_iter().flatten().collect();
     assert!(problems.is_empty(), "{problems:#?}\n{}", fleet.installed.logs());
     served?;
+    for service in SERVICES {
+        let (_, metrics) = fleet.installed.get(service, "/metrics").await?;
+        let series = metrics
+            .lines()
+            .filter(|line| line.starts_with("osm_cluster_problem{"));
+        let series: Vec<&str> = series.collect();
+        let refuses = r#"osm_cluster_problem{cluster="cluster-refusing",reason="Unauthorized"} 1"#;
+        assert!(series.contains(&refuses), "{series:?}");
+        assert!(!series.iter().any(|line| line.contains("healthy")), "{series:?}");
+    }
 
     pool(&healthy, "r").await?;
     fleet.boots("healthy", &healthy, "r").await?;

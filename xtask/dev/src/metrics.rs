@@ -8,7 +8,7 @@ use csr_approver::metrics::JoiningMetrics;
 use osc_controller::metrics::largest_user_data;
 use osm_api::rbac::Service;
 use osm_runtime::admission::AdmissionMetrics;
-use osm_runtime::fleet;
+use osm_runtime::fleet::FleetMetrics;
 use prometheus::core::Collector;
 use secret_syncer::io::reporting::PublishMetrics;
 
@@ -22,7 +22,7 @@ pub fn files() -> Result<Vec<File>> {
 fn of(service: Service) -> Result<osm_runtime::Metrics> {
     let metrics = osm_runtime::Metrics::of(service)?;
     if service != Service::OspController {
-        fleet::expiry_gauge(&metrics)?;
+        drop(FleetMetrics::new(&metrics)?);
     }
     match service {
         Service::OspController => drop(AdmissionMetrics::new(&metrics)?),
@@ -41,7 +41,7 @@ This page is for operators. It lists every metric that the services serve on `/m
 [Monitor](monitor.md) describes how to scrape them, the alerts and the dashboard.
 
 - A metric with labels appears once it has a value. A histogram has the suffixes `_bucket`, `_sum` and `_count`.
-- No label contains the name of an object, and each label has a closed [set of values](#labels).
+- Only `osm_cluster_problem` has names of objects in a label, while there is a problem. Each other label has a closed [set of values](#labels).
 - Every service also has the usual `process_*` metrics.
 ";
 
@@ -53,10 +53,10 @@ const LABELS: &str = "
 |---|---|
 | `cause` | `Missing`, `NewContent`, `NewRevision`, `Modified`, `TokensInvalid`, `RenewalDue`, `RoleModified` |
 | `cloud_provider` | a [cloud provider](compatibility.md) |
-| `cluster` | `management`, `worker`, `single` |
+| `cluster` | `management`, `worker`, `single`; in `osm_cluster_problem`, the namespace of a WorkerCluster |
 | `code` | an HTTP status code, or 0 without a response |
 | `component` | the name of a service |
-| `condition` | `Accepted`, `Copied`, `Published`, `Rendered` |
+| `condition` | `Accepted`, `Copied`, `Joining`, `Published`, `Publishing`, `Rendered`, `Rendering` |
 | `reason` | a [reason](reasons.md); in `osm_reconciles_total`, empty on success |
 | `resource` | a resource, as RBAC names it |
 | `result` of `osm_admission_*` | `allowed`, `denied`, `unchecked`, `unreadable` |

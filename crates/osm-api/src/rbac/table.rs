@@ -168,6 +168,11 @@ pub(super) fn osc_controller(installation: &Installation) -> Vec<Grant> {
             vec![rule("discovery.k8s.io", "endpointslices", "list watch").because(slices)],
         ),
     ]);
+    if installation.fleet {
+        let why = "its uid tells the configs of the seed's own machines from those of user clusters";
+        let identity = named("", "namespaces", KUBE_SYSTEM, "get").because(why);
+        grants.push(ClusterKind::Management.within(KUBE_SYSTEM, vec![identity]));
+    }
     let further = installation.namespaces_to_render_from().into_iter().skip(1);
     grants.extend(further.map(|other| ClusterKind::Management.within(other, vec![profiles()])));
     let maps = || {

@@ -6,11 +6,13 @@
 //! WorkerClusters, and only the owner connects. What is in a user cluster belongs to its task alone, so that no
 //! cluster affects another one.
 
+mod metrics;
 pub mod registration;
 mod seed;
 mod status;
 mod task;
 
+pub use self::metrics::FleetMetrics;
 pub use self::seed::Connect;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,10 +24,10 @@ use futures::FutureExt as _;
 use futures::future::OptionFuture;
 use k8s_openapi::api::core::v1::Secret;
 use osm_api::names::worker_kubeconfig;
+use osm_api::rbac::Service;
 use osm_api::worker_cluster::{self, WorkerCluster};
 use osm_api::{Reason, condition};
 use parking_lot::Mutex;
-use prometheus::{IntGaugeVec, Opts};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -36,9 +38,9 @@ use self::registration::{Registration, State, Validity, WorkerClusterView};
 use self::seed::Seed;
 use self::task::Serving;
 use crate::cluster::Cluster;
-use crate::cluster_gauge::{ClusterGauge, Part, Shows};
+use crate::cluster_gauge::Part;
 use crate::controller::Controller;
-use crate::metrics::{ConditionGauge, Metrics};
+use crate::metrics::ConditionGauge;
 use crate::queue::Queue;
 use crate::request::{Error, failed};
 use crate::runner::{self, Keys};
@@ -52,6 +54,9 @@ const MAX_CLUSTERS: usize = 10_000;
 /// A process that starts, or has become the owner, reports that it connects only if that takes longer. The
 /// condition of the one before it is still true.
 const TIME_TO_CONNECT: Duration = Duration::from_secs(15);
+
+/// Pause between two counts of namespaces.
+const COUNT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Reconciles in one cluster at the same time, so that those of a slow one are few.
 const WORKERS: u16 = 2;
@@ -93,18 +98,30 @@ pub async fn run_by<C: Controller>(
     args: &FleetArgs,
     connect: Connect,
 ) -> Result<(), prometheus::Error> {
-    let (controller, expiry) = (C::start(&seed)?, expiry_gauge(&seed.process.metrics)?);
+    let (controller, metrics) = (C::start(&seed)?, FleetMetrics::new(&seed.process.metrics)?);
     if seed.process.service.reads_settings() {
         seed.go_leases = Some(upstream_osm::of_fleet(&seed));
     }
     let fleet = Fleet(Arc::new(Inner {
         queue: Arc::new(Queue::new(&seed.process.environment)),
         conditions: ConditionGauge::new(&seed.process.metrics),
-        expiry,
+        metrics,
         tasks: Mutex::default(),
         seed: Seed::new(seed, controller, connect),
     }));
     fleet.watch(args.cluster_selector.as_deref());
+    let seed_cluster = &fleet.seed.cluster;
+    // Those that another cell serves are not known here.
+    if seed_cluster.process.service == Service::OscController && args.cluster_selector.is_none() {
+        let counted = fleet.clone();
+        let count = async move {
+            loop {
+                counted.count_unregistered().await;
+                tokio::time::sleep(COUNT_INTERVAL).await;
+            }
+        };
+        seed_cluster.scope.spawn("count of namespaces", count);
+    }
     let (queue, keys) = (fleet.queue.clone(), fleet.clone());
     if fleet.seed.cluster.process.service.reads_settings() {
         let all = fleet.clone();
@@ -128,19 +145,6 @@ pub async fn run_by<C: Controller>(
     Ok(())
 }
 
-/// Makes the metric of the kubeconfigs' lifetimes.
-///
-/// # Errors
-/// Its name is taken.
-pub fn expiry_gauge(metrics: &Metrics) -> Result<Arc<ClusterGauge>, prometheus::Error> {
-    let expiry = Opts::new(
-        "osm_kubeconfig_earliest_expiry_timestamp_seconds",
-        "When the first kubeconfig of a WorkerCluster expires, in seconds since 1970; 0 if none does.",
-    );
-    let expiry = metrics.catalog.add(IntGaugeVec::new(expiry, &[]))?;
-    Ok(ClusterGauge::new(Shows::Least, expiry))
-}
-
 pub struct Fleet<C>(Arc<Inner<C>>);
 
 impl<C> Clone for Fleet<C> {
@@ -162,7 +166,7 @@ pub struct Inner<C> {
     /// Namespaces of WorkerClusters.
     queue: Arc<Queue<String>>,
     conditions: Arc<ConditionGauge>,
-    expiry: Arc<ClusterGauge>,
+    metrics: FleetMetrics,
     /// By namespace.
     tasks: Mutex<BTreeMap<String, Task>>,
 }
@@ -267,12 +271,30 @@ impl<C: Controller> Fleet<C> {
         worker_cluster::condition(self.seed.cluster.process.service).unwrap_or_default()
     }
 
+    /// Counts the namespaces that have objects of a cluster, and no WorkerCluster: nobody renews what was published
+    /// there.
+    async fn count_unregistered(&self) {
+        // The seed may have machines of its own, and so configs that another release serves.
+        let Ok(uid) = self.seed.cluster.management.uid().await else {
+            return;
+        };
+        let is_unregistered = |namespace: &String| self.seed.view(namespace).is_none();
+        let namespaces = self.seed.controller.namespaces_of_others(&uid).into_iter();
+        let count = namespaces.filter(is_unregistered).count();
+        self.metrics
+            .unregistered
+            .set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
     /// Counts the cluster in the metrics. Returns whether nothing is reported about it yet.
     fn count(&self, view: &WorkerClusterView, state: &State) -> bool {
         let type_ = self.condition();
         let is_serving = state.reason == Reason::Serving;
         self.conditions
             .count(&view.namespace, type_, is_serving, state.reason);
+        let is_problem = !matches!(state.reason, Reason::Serving | Reason::NotServed);
+        self.metrics
+            .problem(&view.namespace, is_problem.then_some(state.reason));
         condition::find(&view.conditions, type_).is_none()
     }
 
@@ -289,6 +311,7 @@ impl<C: Controller> Fleet<C> {
 
     fn forget(&self, namespace: &str) {
         self.conditions.forget(namespace, self.condition());
+        self.metrics.problem(namespace, None);
     }
 
     /// Serves the cluster in this way from now on, once what served it before has ended. The last valid settings
@@ -317,7 +340,7 @@ impl<C: Controller> Fleet<C> {
                 task::serve(&seed, serving).await;
             }
         };
-        let (expiry, validity) = (self.expiry.part(), of.validity());
+        let (expiry, validity) = (self.metrics.expiry.part(), of.validity());
         expiry.set(&[], validity.map(|(_, expiry)| expiry.as_second()));
         let served = served.instrument(tracing::error_span!("cluster", namespace));
         let running = scope.spawn_until(format!("cluster {namespace}"), &scope.shutdown, served);

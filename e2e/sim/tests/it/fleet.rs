@@ -20,7 +20,9 @@ use osm_runtime::Controller;
 use osm_runtime::fleet::{self, Connect, FleetArgs};
 use osm_runtime::replicas::Replicas;
 use osm_runtime::transport::Transports;
-use osm_runtime::{Cluster, CommonArgs, Connection, Environment, Process, Scope, settings, settings_watch};
+use osm_runtime::{
+    Cluster, CommonArgs, Connection, Environment, Metrics, Process, Scope, settings, settings_watch,
+};
 use osm_sim::invariants::Purpose;
 use osm_sim::memory::{Link, Server, User};
 use osm_testkit::installation::IDENTITIES;
@@ -74,6 +76,7 @@ struct Running {
     /// Clusters that it connected to.
     connected: Arc<AtomicUsize>,
     read: Read,
+    metrics: Metrics,
 }
 
 impl Running {
@@ -181,7 +184,7 @@ impl Fleet {
             id: format!("{NAMESPACE}-{}", selector.unwrap_or_default().replace('=', "-")),
             ..release()
         };
-        let shutdown = process.shutdown.clone();
+        let (shutdown, metrics) = (process.shutdown.clone(), process.metrics.clone());
         tokio::spawn(async move {
             let settings = if service.reads_settings() {
                 settings_watch::spawn(&scope, &seed, &release)
@@ -199,6 +202,7 @@ impl Fleet {
             shutdown,
             connected,
             read,
+            metrics,
         }
     }
 
@@ -574,6 +578,39 @@ async fn a_cluster_that_is_never_listed_in_time_is_seldom_tried() {
         assert!((4..=7).contains(&times), "{times} times in an hour");
         one.kill();
     }
+}
+
+/// The configs of the seed's own machines are those of another release.
+#[tokio::test(start_paused = true)]
+async fn namespaces_of_clusters_that_are_no_longer_registered_are_counted() {
+    let mut fleet = Fleet::new(2);
+    let running = fleet.start_both();
+    fleet.published().await;
+    let counts = async |number: usize| {
+        sleep(2 * MINUTE).await;
+        let text = String::from_utf8(running[0].metrics.encode()).unwrap();
+        let expected = format!("osm_unregistered_namespaces {number}");
+        assert!(text.lines().any(|line| line == expected), "{expected}: {text}");
+    };
+    counts(0).await;
+    for number in [0, 1] {
+        let deleted = fleet
+            .seed
+            .with(|state| state.delete(WORKERCLUSTERS, &namespace(number), WORKER_CLUSTER));
+        deleted.unwrap();
+    }
+    counts(2).await;
+    let of_seed = fleet.seed.with(|state| {
+        let uid = &state.object("namespaces", "", "kube-system").unwrap()["metadata"]["uid"];
+        let patch = json!({"metadata": {"annotations": {names::CLUSTER_UID: uid}}});
+        let name = names::config_name(POOL, "kube-system");
+        state
+            .patch("operatingsystemconfigs", &namespace(1), &name, &patch)
+            .map(drop)
+    });
+    of_seed.unwrap();
+    counts(1).await;
+    running.iter().for_each(Running::kill);
 }
 
 /// Each service has three replicas, of which one after the other is killed.
