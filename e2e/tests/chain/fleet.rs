@@ -16,7 +16,7 @@ use osm_testkit::installation::{self, IDENTITIES, Installed};
 use osm_testkit::{ControlPlane, Options, check, machine_controller, provisioning, wait_for};
 use serde_json::{Value, json};
 
-use crate::world::{DEADLINE, NAMESPACE, machine_deployment, parse, profile};
+use crate::world::{DEADLINE, NAMESPACE, World, machine_deployment, parse, profile};
 
 /// Those that serve clusters.
 pub const SERVICES: [Service; 3] = [
@@ -163,6 +163,20 @@ impl Fleet {
     }
 }
 
+impl World {
+    /// The namespace of the release is that of the user cluster as well, so that everything has the same place as
+    /// in one cluster.
+    pub fn of_fleet(fleet: Fleet, plane: ControlPlane) -> Result<Self> {
+        Ok(Self {
+            client: plane.admin()?,
+            managed: fleet.seed.admin()?,
+            plane,
+            seed: Some(fleet.seed),
+            installed: fleet.installed,
+        })
+    }
+}
+
 /// As [`Fleet::says_that`], of the WorkerCluster in the namespace of this API.
 pub async fn says(
     clusters: &Api<WorkerCluster>,
@@ -302,6 +316,8 @@ async fn clusters_are_added_replaced_and_removed_and_no_other_notices() -> Resul
     fleet.is_served("cluster-a").await?;
     assert_eq!(published(&a).await?, before);
 
+    a_profile_is_tried_in_one_cluster(&fleet).await?;
+
     // An API server is away. The other cluster does not notice, and it is served again once it is back.
     b.stop_apiserver().await?;
     pool(&a, "r").await?;
@@ -332,6 +348,30 @@ async fn clusters_are_added_replaced_and_removed_and_no_other_notices() -> Resul
     assert_eq!(configs.items.len(), 2, "p and q");
     is_of_another_cluster_now(&fleet, &a, &b).await?;
     another_seed_takes_nothing_away(fleet, &a).await
+}
+
+/// A pool gets another profile than it asks for, and then its own again.
+async fn a_profile_is_tried_in_one_cluster(fleet: &Fleet) -> Result<()> {
+    let next = "osp-next";
+    installation::apply(&fleet.seed, &[profile(next, "v0.2.0", "two\n")]).await?;
+    let renders = async |namespace: &str, name: &str| -> Result<()> {
+        let configs = fleet.configs(namespace)?;
+        let what = format!("{name} to be rendered in {namespace}");
+        wait_for(&what, DEADLINE, async || {
+            let status = configs.get(&names::config_name("p", "kube-system")).await?.status;
+            let rendered = status.and_then(|status| status.rendered?.profile);
+            check(rendered.is_some_and(|profile| profile.name == name))
+        })
+        .await
+    };
+    let aliases = json!({"workerNamespace": IN_WORKER, "settings": {}, "profileAliases": {"osp-tiny": next}});
+    fleet.write_registration("cluster-a", aliases).await?;
+    renders("cluster-a", next).await?;
+    renders("cluster-b", "osp-tiny").await?;
+    let without = json!({"workerNamespace": IN_WORKER, "settings": {}});
+    fleet.write_registration("cluster-a", without).await?;
+    renders("cluster-a", "osp-tiny").await?;
+    fleet.is_served("cluster-a").await
 }
 
 /// A service that runs, and one that is started so. Neither publishes or deletes anything, in either cluster. One
