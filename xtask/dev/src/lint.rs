@@ -300,6 +300,7 @@ mod tests {
         for path in [
             "osm-runtime/src/args.rs",
             "osm-runtime/src/admission/args.rs",
+            "osm-runtime/src/fleet/mod.rs",
             "osp-controller/src/main.rs",
             "osc-controller/src/main.rs",
             "secret-syncer/src/main.rs",
