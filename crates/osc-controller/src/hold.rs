@@ -46,6 +46,10 @@ pub enum Hold {
         annotation = names::PROFILE
     )]
     ProfileMissing(String),
+    #[error(
+        "OperatingSystemProfile {0} does not exist; create it, or correct spec.profileAliases of the WorkerCluster"
+    )]
+    AliasMissing(String),
     #[error("OperatingSystemProfile {profile} is not accepted: {why}")]
     ProfileNotAccepted { profile: String, why: String },
     #[error("OperatingSystemProfile {profile}: {source}")]
@@ -84,7 +88,8 @@ impl Hold {
             Self::ProfileUnnamed
             | Self::ProfileNamespaceNotRead(_)
             | Self::ProfileNamespaceForbidden(_)
-            | Self::ProfileMissing(_) => Reason::ProfileNotFound,
+            | Self::ProfileMissing(_)
+            | Self::AliasMissing(_) => Reason::ProfileNotFound,
             Self::ProfileNotAccepted { .. } => Reason::ProfileNotAccepted,
             Self::Profile { source, .. } => source.reason(),
             Self::Render { source, .. } => source.reason(),

@@ -59,11 +59,12 @@ impl Controller for OscController {
         })
     }
 
-    fn namespaces_of_others(&self, uid: &str) -> Vec<String> {
+    fn namespaces_of_others(&self, uid: &str) -> BTreeSet<String> {
         let is_of_other = |config: &ConfigView| config.made_in().is_some_and(|of| of != uid);
         let configs = self.shared.configs.select(is_of_other).into_iter();
-        let namespaces = configs.filter_map(|config| config.metadata.namespace.clone());
-        namespaces.collect::<BTreeSet<_>>().into_iter().collect()
+        configs
+            .filter_map(|config| config.metadata.namespace.clone())
+            .collect()
     }
 
     async fn serve(&self, cluster: Cluster) {

@@ -449,7 +449,15 @@ fn render(
         ProfileLookup::Forbidden(namespace) => {
             return Err(Hold::ProfileNamespaceForbidden(namespace.clone()));
         }
-        ProfileLookup::Missing(requested) => return Err(Hold::ProfileMissing(hold::listed(requested))),
+        ProfileLookup::Missing(requested) => {
+            let is_alias = |one: &RequestedProfile| owner.wanted_profile.1.as_ref() != Some(&one.name);
+            let hold = if requested.iter().any(is_alias) {
+                Hold::AliasMissing
+            } else {
+                Hold::ProfileMissing
+            };
+            return Err(hold(hold::listed(requested)));
+        }
     };
     let (view, profile) = (&found.view, found.key());
     let late = view.judged < view.generation && owner.has_new_revision(config);

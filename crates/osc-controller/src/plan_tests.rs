@@ -416,7 +416,7 @@ fn failures_keep_the_last_good_content_and_say_why() {
         gathered.claimants = vec![claimant(&md)];
     }
     const PROVIDER: &str = "/spec/providerSpec/value";
-    let cases: [(&str, &str, Break); 13] = [
+    let cases: [(&str, &str, Break); 14] = [
         ("ProviderSpecInvalid", "cloudProvider", |g| {
             edit(g, PROVIDER, json!({"cloudProvider": 5}))
         }),
@@ -453,7 +453,12 @@ fn failures_keep_the_last_good_content_and_say_why() {
         ),
         (
             "ProfileNotFound",
-            "kube-system/mine or shared/mine does not exist",
+            "kube-system/osp-ubuntu does not exist; create it, or name another one in the MachineDeployment's annotation",
+            |g| g.profile = ProfileLookup::Missing(vec![requested("osp-ubuntu")]),
+        ),
+        (
+            "ProfileNotFound",
+            "kube-system/mine or shared/mine does not exist; create it, or correct spec.profileAliases",
             |g| {
                 let requested = |namespace: &str| RequestedProfile {
                     namespace: namespace.to_owned(),

@@ -97,10 +97,10 @@ pub struct WorkerClusterSpec {
     #[schemars(inner(length(max = 63), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")))]
     pub profile_namespaces: Vec<String>,
     /// Profiles that MachineDeployments of this cluster get in place of others: the name that a MachineDeployment
-    /// asks for, and the name of the profile that it gets from the same namespace. A new version of a profile
-    /// can so be tried in some clusters. It is not applied twice.
+    /// asks for, and the name of the profile that it gets from the same namespace. This way, some clusters can
+    /// try a new version of a profile. An alias of an alias is not followed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(length(max = 100), inner(length(min = 1, max = 253)))]
+    #[schemars(extend("maxProperties" = 100, "additionalProperties" = {"type": "string", "minLength": 1, "maxLength": 253}))]
     pub profile_aliases: BTreeMap<String, String>,
     /// How machines join: whether csr-approver is expected to serve the cluster.
     #[serde(default)]

@@ -1,5 +1,7 @@
 //! What a service is to the clusters that it serves.
 
+use std::collections::BTreeSet;
+
 use crate::cluster::Cluster;
 
 /// A controller that serves any number of clusters.
@@ -12,8 +14,8 @@ pub trait Controller: Send + Sync + Sized + 'static {
     fn start(of: &Cluster) -> Result<Self, prometheus::Error>;
 
     /// Namespaces of the management cluster, which has this uid, with objects that it maintains for another cluster.
-    fn namespaces_of_others(&self, _uid: &str) -> Vec<String> {
-        Vec::new()
+    fn namespaces_of_others(&self, _uid: &str) -> BTreeSet<String> {
+        BTreeSet::new()
     }
 
     /// Serves a cluster until its end.

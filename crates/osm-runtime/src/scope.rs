@@ -49,9 +49,21 @@ impl Scope {
 
     /// Runs a task, which must not end, until the end of this scope.
     pub fn spawn(&self, what: impl Into<String>, task: impl Future<Output = ()> + Send + 'static) {
-        let (end, task) = (self.shutdown.clone(), Box::pin(task));
-        self.spawn_until(what, &self.shutdown, async move {
-            end.run_until_cancelled(task).await;
+        self.spawn_endless(what, &self.shutdown, task);
+    }
+
+    /// The same, until `end` is cancelled.
+    pub fn spawn_endless(
+        &self,
+        what: impl Into<String>,
+        end: &CancellationToken,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
+        // In a box, because a future has room for what it awaits, and once more for what that was made of. A fleet
+        // has thousands of tasks.
+        let (cancelled, task) = (end.clone(), Box::pin(task));
+        self.spawn_until(what, end, async move {
+            cancelled.run_until_cancelled(task).await;
         });
     }
 
@@ -64,8 +76,6 @@ impl Scope {
         task: impl Future<Output = ()> + Send + 'static,
     ) -> JoinHandle<()> {
         let (scope, what, end) = (self.clone(), what.into(), end.clone());
-        // In a box, because a future has room for what it awaits, and once more for what that was made of. A fleet
-        // has thousands of tasks.
         let task = Box::pin(task);
         let supervised = async move {
             let panicked = AssertUnwindSafe(task).catch_unwind().await.is_err();

@@ -59,12 +59,13 @@ impl Share {
     }
 }
 
-/// Sends requests to an API server. Cheap to clone, in contrast to a [`kube::Client`], which has a task and a queue.
+/// Sends requests to an API server. A [`kube::Client`] also has a task and a queue.
 pub type Transport = BoxCloneSyncService<Request<Body>, Response<AnswerBody>, BoxError>;
 
 /// What comes of an answer.
 pub type AnswerBody = UnsyncBoxBody<Bytes, BoxError>;
 
+/// The same answer with a body of this type.
 pub(crate) fn boxed<B>(answer: Response<B>) -> Response<AnswerBody>
 where
     B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,

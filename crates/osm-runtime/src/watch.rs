@@ -267,11 +267,7 @@ impl<K: Watchable, V: Send + Sync + 'static> Projection<K, V> {
             cluster: role.label(),
             of: self,
         };
-        let stop = end.clone();
-        let follow = Box::pin(async move { running.follow().await });
-        scope.spawn_until(name, &end, async move {
-            stop.run_until_cancelled(follow).await;
-        });
+        scope.spawn_endless(name, &end, async move { running.follow().await });
     }
 }
 

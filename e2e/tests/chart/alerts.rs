@@ -151,6 +151,11 @@ async fn each_alert_fires_when_it_should_and_not_otherwise() -> Result<()> {
             rules.keys().collect(),
             "each alert has a case in alerts.yaml"
         );
+        let schema = std::fs::read_to_string(chart().join("values.schema.json"))?;
+        let schema: Value = serde_json::from_str(&schema)?;
+        let taken = &schema["properties"]["metrics"]["properties"]["prometheusRule"]["properties"]["alerts"];
+        let taken = taken["properties"].as_object().context("alerts")?;
+        assert_eq!(named, taken.keys().collect(), "the values take each alert");
         let mut tests: Vec<Value> = cases
             .iter()
             .map(|case| fires(case, &rules[&case.alert], values.is_empty()))

@@ -19,9 +19,11 @@ pub(super) fn leases() -> Right {
         .because("each replica renews its own Lease, and deletes it when it stops")
 }
 
+const ANOTHER_CLUSTER: &str =
+    "its uid identifies the cluster, so that a kubeconfig of another cluster is detected";
+
 /// The uid of its oldest namespace identifies a cluster.
-fn identity_of(cluster: ClusterKind) -> Grant {
-    let why = "its uid identifies the cluster, so that a kubeconfig of another cluster is detected";
+fn identity_of(cluster: ClusterKind, why: &'static str) -> Grant {
     cluster.within(
         KUBE_SYSTEM,
         vec![named("", "namespaces", KUBE_SYSTEM, "get").because(why)],
@@ -158,7 +160,7 @@ pub(super) fn osc_controller(installation: &Installation) -> Vec<Grant> {
     let mut grants = in_management(installation, configs, own);
     grants.extend([
         ClusterKind::Worker.everywhere(everywhere),
-        identity_of(ClusterKind::Worker),
+        identity_of(ClusterKind::Worker, ANOTHER_CLUSTER),
         ClusterKind::Worker.within(
             "kube-public",
             vec![named("", "configmaps", "cluster-info", "list watch").because(cluster_info)],
@@ -170,8 +172,7 @@ pub(super) fn osc_controller(installation: &Installation) -> Vec<Grant> {
     ]);
     if installation.fleet {
         let why = "its uid tells the configs of the seed's own machines from those of user clusters";
-        let identity = named("", "namespaces", KUBE_SYSTEM, "get").because(why);
-        grants.push(ClusterKind::Management.within(KUBE_SYSTEM, vec![identity]));
+        grants.push(identity_of(ClusterKind::Management, why));
     }
     let further = installation.namespaces_to_render_from().into_iter().skip(1);
     grants.extend(further.map(|other| ClusterKind::Management.within(other, vec![profiles()])));
@@ -217,8 +218,8 @@ pub(super) fn secret_syncer(installation: &Installation) -> Vec<Grant> {
     ];
     let mut grants = in_management(installation, configs, own);
     grants.extend([
-        identity_of(ClusterKind::Management),
-        identity_of(ClusterKind::Worker),
+        identity_of(ClusterKind::Management, ANOTHER_CLUSTER),
+        identity_of(ClusterKind::Worker, ANOTHER_CLUSTER),
         ClusterKind::Worker.everywhere(everywhere),
         ClusterKind::Worker.within(CLOUD_INIT_SETTINGS, made),
     ]);
@@ -265,7 +266,7 @@ pub(super) fn csr_approver(installation: &Installation) -> Vec<Grant> {
         vec![
             here(ClusterKind::Management, vec![leases()]),
             here(ClusterKind::Worker, vec![claims]),
-            identity_of(ClusterKind::Worker),
+            identity_of(ClusterKind::Worker, ANOTHER_CLUSTER),
         ]
     } else {
         vec![here(ClusterKind::Worker, vec![claims, leases()])]

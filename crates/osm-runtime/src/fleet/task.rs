@@ -229,10 +229,12 @@ async fn is_the_same<C>(seed: &Seed<C>, registration: &Registration, uid: &str) 
 /// Reports what the gates of a cluster that is served say, until none of its watches works.
 async fn watched(scope: &Scope, bounds: &Bounds, state: &watch::Sender<State>) -> State {
     let (began, mut was_in_step) = (Instant::now(), false);
-    let reason = || state_of(&scope.gates, bounds).map(|state| state.reason);
+    let reason = |state: &State| state.reason;
     loop {
-        let (closed, before, changed) = (scope.gates.closed(), reason(), bounds.changed());
-        let mut now = state_of(&scope.gates, bounds).unwrap_or_else(|| State::new(Reason::Serving, ""));
+        let (closed, changed) = (scope.gates.closed(), bounds.changed());
+        let found = state_of(&scope.gates, bounds);
+        let before = found.as_ref().map(reason);
+        let mut now = found.unwrap_or_else(|| State::new(Reason::Serving, ""));
         if was_in_step && now.reason == Reason::Connecting {
             // A gate that has been open closes when its watch has failed for a minute.
             now.reason = Reason::Unreachable;
@@ -262,7 +264,7 @@ async fn watched(scope: &Scope, bounds: &Bounds, state: &watch::Sender<State>) -
             }
             () = changed => {}
             // A gate that is closed from the start has its reason only later.
-            () = scope.gates.until(|now| *now != closed || reason() != before) => {}
+            () = scope.gates.until(|now| *now != closed || state_of(&scope.gates, bounds).as_ref().map(reason) != before) => {}
         }
     }
 }

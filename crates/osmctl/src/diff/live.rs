@@ -75,14 +75,15 @@ pub fn of_fleet(flags: &Flags, paths: &[PathBuf]) -> Result<ExitCode> {
             let (seed, permits) = (seed.clone(), permits.clone());
             let flags = flags.within(&cluster.namespace().unwrap_or_default());
             tasks.spawn(async move {
-                let _permit = permits.acquire().await;
+                // Until it is compared, so that few are in memory.
+                let permit = permits.acquire_owned().await;
                 let snapshot = seed.read(&flags, NEEDS).await;
-                (flags.namespace().to_owned(), snapshot)
+                (flags.namespace().to_owned(), snapshot, permit)
             });
         }
         let (mut lines, mut changed, mut is_incomplete) = (Vec::new(), 0, !unreadable.is_empty());
         while let Some(task) = tasks.join_next().await {
-            let (namespace, snapshot) = task?;
+            let (namespace, snapshot, _permit) = task?;
             let comparison = snapshot.and_then(|snapshot| {
                 snapshot.warn();
                 is_incomplete |= !snapshot.unread.is_empty();

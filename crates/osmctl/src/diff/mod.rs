@@ -55,7 +55,7 @@ pub struct Diff {
     cluster: bool,
     /// With --cluster: read all user clusters of a fleet, by the kubeconfigs in the seed, and print how many pools of
     /// each would change
-    #[arg(long, requires = "cluster", conflicts_with_all = ["pool", "settings"])]
+    #[arg(long, requires = "cluster", conflicts_with_all = ["pool", "settings", "worker_kubeconfig", "worker_context"])]
     all: bool,
     /// With --cluster: only this pool, NAME or NAMESPACE/NAME of a MachineDeployment; can be repeated
     #[arg(long, value_name = "POOL", requires = "cluster")]

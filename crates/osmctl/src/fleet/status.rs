@@ -60,7 +60,7 @@ impl Status {
         // With a selector, those of other clusters are left.
         let others = pools.into_iter().filter(|_| self.cluster_selector.is_none());
         lines.extend(others.map(|(namespace, pools)| {
-            let message = "it has configs and no WorkerCluster; if no other release serves them, create one or delete the configs";
+            let message = "it has configs and no WorkerCluster; create one, unless another release serves the namespace";
             pools.line(namespace, "NotRegistered", message)
         }));
         lines.sort();
