@@ -69,6 +69,13 @@ use crate::profile::{CloudProvider, File, OperatingSystem, ProvisioningUtility, 
         priority = 1
     ),
     printcolumn(
+        name = "Content",
+        type_ = "string",
+        json_path = ".status.rendered.contentID",
+        description = "Label operatingsystemmanager.k8c.io/content of Nodes that booted with it.",
+        priority = 1
+    ),
+    printcolumn(
         name = "Message",
         type_ = "string",
         json_path = ".status.conditions[?(@.status==\"False\")].message",
@@ -192,6 +199,10 @@ pub enum LateBoundKind {
     ProvisioningDigest,
     /// Name of the Secret with the kubeconfig with which the kubelet requests its client certificate.
     KubeconfigSecretName,
+    /// Id of the pool, 20 hex characters.
+    PoolID,
+    /// Id of the content, as [`Stored::content_id`].
+    ContentID,
     /// User name for a registry, from a Secret.
     RegistryUsername,
     /// Password for a registry, from a Secret.
@@ -259,6 +270,10 @@ pub struct RequestedProfile {
 pub struct Stored {
     /// SHA-256 of the documents, of what their markers mean and of the revision, in 64 hex characters.
     pub digest: String,
+    /// First 16 hex characters of the SHA-256 of the documents and of what their markers mean, which is the
+    /// value of the label `operatingsystemmanager.k8c.io/content` of Nodes that booted with it.
+    #[serde(default, rename = "contentID", skip_serializing_if = "Option::is_none")]
+    pub content_id: Option<String>,
     /// Revision of the MachineDeployment. It is absent before machine-controller sets the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,

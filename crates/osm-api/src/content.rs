@@ -46,6 +46,21 @@ pub struct Content {
     pub kubelet_kubeconfig: Option<String>,
 }
 
+impl Content {
+    /// [`Stored::content_id`]. It doesn't depend on the revision, so that a new revision alone changes no document.
+    pub fn id(&self) -> String {
+        let documents = (
+            (self.os_name, self.cloud_provider.as_ref().map(|cloud| cloud.name)),
+            (&self.bootstrap_config, &self.provisioning_config),
+            (self.provisioning_utility, &self.late_bound_values),
+            &self.kubelet_kubeconfig,
+        );
+        let mut id = digest::sha256_hex(json(&documents).as_bytes());
+        id.truncate(16);
+        id
+    }
+}
+
 /// The MachineDeployment that a [`Content`] was rendered for.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
@@ -137,6 +152,7 @@ impl Stored {
         .without_documents();
         let [bootstrap, provisioning] = [&content.bootstrap_config, &content.provisioning_config].map(json);
         stored.digest = digest_of(&stored, &bootstrap, &provisioning);
+        stored.content_id = Some(content.id());
         stored
     }
 

@@ -85,6 +85,9 @@ pub const MACHINE_NAME_PLACEHOLDER: &str = "<MACHINE_NAME>";
 
 /// Label and annotation on every object that we create: the id of the pool ([`pool_id`]).
 pub const POOL: &str = "operatingsystemmanager.k8c.io/pool";
+/// Label of the Nodes of pools, with [`POOL`]: the id of the content that the machine booted with. The kubelet sets
+/// both when it creates the Node, and may change them, so that nothing is decided by them.
+pub const CONTENT: &str = "operatingsystemmanager.k8c.io/content";
 /// Label on every object that we create: the installation that owns it. Objects of another installation are
 /// never changed.
 pub const INSTALLATION: &str = "operatingsystemmanager.k8c.io/installation";

@@ -146,6 +146,8 @@ pub(crate) fn late_bound(
         known.extend(proxy(settings));
     }
     if stage == Stage::Provisioning {
+        known.push(of_pool("pool/id", LateBoundKind::PoolID));
+        known.push(of_pool("pool/content", LateBoundKind::ContentID));
         known.extend(subscription::late_bound(pool));
     }
     for registry in &settings.containerd.registries {

@@ -6,7 +6,8 @@ use osm_user_data::late_bound;
 /// Whether a late-bound value of this kind must stay secret.
 pub fn is_credential(kind: LateBoundKind) -> bool {
     use LateBoundKind::{
-        KubeconfigSecretName, ProvisioningDigest, ProvisioningKey, ProvisioningSecretName, RegistryUsername,
+        ContentID, KubeconfigSecretName, PoolID, ProvisioningDigest, ProvisioningKey, ProvisioningSecretName,
+        RegistryUsername,
     };
     !matches!(
         kind,
@@ -14,6 +15,8 @@ pub fn is_credential(kind: LateBoundKind) -> bool {
             | ProvisioningKey
             | ProvisioningDigest
             | KubeconfigSecretName
+            | PoolID
+            | ContentID
             | RegistryUsername
     )
 }

@@ -306,6 +306,8 @@ pub fn largest(declared: &[LateBound]) -> LateValues {
         LateBoundKind::ProvisioningSecretName
         | LateBoundKind::ProvisioningKey
         | LateBoundKind::ProvisioningDigest
+        | LateBoundKind::PoolID
+        | LateBoundKind::ContentID
         | LateBoundKind::KubeconfigSecretName => 64,
         LateBoundKind::RegistryUsername => 256,
         _ => 4096,

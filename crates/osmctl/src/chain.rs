@@ -77,7 +77,7 @@ impl Problem {
     }
 
     /// Whether it only says that a program has not done something, and not why.
-    fn is_guess(&self) -> bool {
+    pub fn is_guess(&self) -> bool {
         [CHECK_OSP, CHECK_OSC, CHECK_SYNCER, CHECK_MACHINE_CONTROLLER].contains(&&*self.next_step)
     }
 
@@ -127,7 +127,7 @@ pub fn text(pool: &str, links: &[Link]) -> String {
     text
 }
 
-type Outcome = Result<String, Problem>;
+pub type Outcome = Result<String, Problem>;
 
 /// The next step for a reason, in plain text.
 fn next_step(reason: &str) -> String {
@@ -280,7 +280,8 @@ fn profile(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<Outcome> 
     }
 }
 
-fn accepted(profile: &OperatingSystemProfile) -> Outcome {
+/// Whether a profile was validated, and with which result.
+pub fn accepted(profile: &OperatingSystemProfile) -> Outcome {
     let status = profile.status.clone().unwrap_or_default();
     let generation = profile.metadata.generation.unwrap_or(0);
     let accepted = condition::find(&status.conditions, ACCEPTED);
@@ -301,7 +302,15 @@ fn accepted(profile: &OperatingSystemProfile) -> Outcome {
 
 fn settings(snapshot: &Snapshot, md: &MachineDeployment) -> Option<Outcome> {
     match snapshot.installation_settings() {
-        Some(settings) => Some(settings_of_pool(snapshot, settings, md)),
+        Some(settings) => {
+            let is_patched = pool::annotation(md, SETTINGS).is_some();
+            let detail = if is_patched {
+                "with settings of the pool"
+            } else {
+                ""
+            };
+            Some(settings_of_pool(snapshot, settings, md).map(|_| detail.to_owned()))
+        }
         None => absent(snapshot, Part::Settings, || {
             let place = snapshot.settings_place();
             let message = format!("ConfigMap {place} does not exist, or has no settings document");
@@ -317,7 +326,7 @@ fn settings_of_pool(
     snapshot: &Snapshot,
     installation: Result<Settings, String>,
     md: &MachineDeployment,
-) -> Outcome {
+) -> Result<Settings, Problem> {
     let installation = installation.map_err(|mistakes| {
         Problem::new(
             Reason::SettingsInvalid.as_str(),
@@ -326,7 +335,7 @@ fn settings_of_pool(
         )
     })?;
     let Some(text) = pool::annotation(md, SETTINGS) else {
-        return Ok(String::new());
+        return Ok(installation);
     };
     let invalid = |error: osm_api::settings_patch::PatchError| {
         Problem::of(Reason::PoolSettingsInvalid, error.to_string())
@@ -348,8 +357,13 @@ fn settings_of_pool(
     };
     settings
         .merge(&installation, map.map(|map| map.text.as_str()))
-        .map_err(invalid)?;
-    Ok("with settings of the pool".to_owned())
+        .map_err(invalid)
+}
+
+/// The settings of a pool; `None`: they were not read.
+pub fn newest_settings(snapshot: &Snapshot, md: &MachineDeployment) -> Option<Result<Settings, Problem>> {
+    let installation = snapshot.installation_settings()?;
+    (!snapshot.lacks(Part::PoolSettings)).then(|| settings_of_pool(snapshot, installation, md))
 }
 
 fn config(snapshot: &Snapshot, pool: &ClusterPool<'_>, md: &MachineDeployment) -> Option<Outcome> {

@@ -34,6 +34,7 @@ mod new;
 mod nodes;
 mod origin;
 mod output;
+mod pool_nodes;
 mod pools;
 mod problem;
 mod profiles;
@@ -43,9 +44,11 @@ mod show;
 mod snapshot;
 mod source;
 mod status;
+mod support_bundle;
 mod test;
 mod tree;
 mod urls;
+mod wait;
 mod yaml_tree;
 
 use crate::problem::Problems;
@@ -73,6 +76,7 @@ enum Command {
     MirrorSettings(mirror_settings::MirrorSettings),
     Status(status::Status),
     Show(show::Show),
+    SupportBundle(support_bundle::SupportBundle),
     Migrate(migrate::Migrate),
     Kubeconfigs(kubeconfigs::Kubeconfigs),
     Fleet(fleet::Fleet),
@@ -94,6 +98,7 @@ impl Command {
             Self::MirrorSettings(settings) => settings.run(),
             Self::Status(status) => status.run(),
             Self::Show(show) => show.run(),
+            Self::SupportBundle(bundle) => bundle.run(),
             Self::Migrate(migrate) => migrate.run(),
             Self::Kubeconfigs(kubeconfigs) => kubeconfigs.run(),
             Self::Fleet(fleet) => fleet.run(),

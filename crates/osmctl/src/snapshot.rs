@@ -21,6 +21,7 @@ use serde_json::{Map, Value};
 
 use crate::input::SettingsMap;
 use crate::output;
+use crate::pool_nodes::PoolNode;
 
 /// Namespace of MachineDeployments whose namespace is not given.
 const DEFAULT_NAMESPACE: &str = names::KUBE_SYSTEM;
@@ -52,6 +53,8 @@ pub struct Snapshot {
     pub cluster_uid: Option<String>,
     /// Events about MachineDeployments, configs and profiles.
     pub events: Vec<Event>,
+    /// The Nodes of MachineDeployments.
+    pub nodes: Vec<PoolNode>,
     /// The Deployments of the services.
     pub services: Vec<Service>,
     /// Whether the ServiceAccount of the upstream OSM exists, by which machines read its user data.
@@ -81,6 +84,8 @@ pub struct Service {
     pub wanted: i32,
     /// Image of the first container.
     pub image: String,
+    /// Whether all pods are of the newest ReplicaSet, and ready.
+    pub is_rolled_out: bool,
 }
 
 /// A kind of object, or a part of a cluster, that is read.
@@ -94,6 +99,8 @@ pub enum Part {
     PoolSettings,
     Endpoint,
     Events,
+    /// Nodes, or the Machines that they belong to.
+    Nodes,
     /// Deployments of the services.
     Services,
     /// Which release of a fleet serves the cluster, and so where its profiles and settings are.
@@ -185,6 +192,13 @@ impl Snapshot {
         pools.extend(others);
         pools.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
         pools
+    }
+
+    /// The Nodes of a pool; `None` if they could not be read.
+    pub fn nodes_of(&self, pool: &ClusterPool<'_>) -> Option<Vec<&PoolNode>> {
+        let uid = pool.machine_deployment.and_then(ResourceExt::uid)?;
+        let of_pool = self.nodes.iter().filter(|node| node.pool == uid);
+        (!self.lacks(Part::Nodes)).then(|| of_pool.collect())
     }
 
     fn of_machine_deployment<'a>(&'a self, md: &'a MachineDeployment) -> ClusterPool<'a> {

@@ -12,14 +12,14 @@ use osm_api::pool;
 
 use crate::chain;
 use crate::cluster::{self, Needs, Readers};
-use crate::output;
 use crate::snapshot::{self, ClusterPool, Service, Snapshot};
+use crate::{output, pool_nodes, wait};
 
 /// Interval of reads with --watch, as of the program `watch`.
 const INTERVAL: Duration = Duration::from_secs(2);
 
 /// Names of the columns.
-const COLUMNS: [&str; 10] = [
+const COLUMNS: [&str; 11] = [
     "NAMESPACE",
     "POOL",
     "READY",
@@ -29,6 +29,7 @@ const COLUMNS: [&str; 10] = [
     "RENDERED",
     "PUBLISHED",
     "EXPIRES",
+    "NODES",
     "WAITS FOR",
 ];
 
@@ -37,18 +38,22 @@ const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
 
 /// Show the pools and services of a cluster, or explain what a pool waits for
 ///
-/// Without POOL, the command lists all pools with what each of them waits for, and the services.
+/// Without POOL, the command lists all pools with what each of them waits for, and the services. NODES is the number
+/// of Nodes that booted with the newest content, of all.
 ///
 /// With POOL, it checks the MachineDeployment, its profile, the settings, the config and the Secrets, in this
-/// order. It stops at the first problem, and prints its reason, message, and next step.
+/// order. It stops at the first problem, and prints its reason, message, and next step. Then it lists the Nodes.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   # All pools
   osmctl status
 
-  # What one pool waits for
+  # What one pool waits for, and which Nodes run its newest content
   osmctl status kube-system/workers
+
+  # In a pipeline, after helm upgrade or an edit
+  osmctl status --wait --timeout 10m
 
   # The machines have another cluster than the installation
   osmctl status --context seed -n cluster-x7k2 --worker-kubeconfig user-cluster.kubeconfig
@@ -60,6 +65,15 @@ pub struct Status {
     /// Print again every two seconds, until Ctrl-C
     #[arg(short, long)]
     watch: bool,
+    /// Wait until the last edit has reached the Secrets, and the services run their newest version
+    ///
+    /// Exit code 0 means that this has held for five seconds; 1 that an edit is refused, or that the time is
+    /// over. Use the osmctl of the services' version.
+    #[arg(long, conflicts_with = "watch")]
+    wait: bool,
+    /// Time limit of --wait, such as 90s or 10m
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = cluster::timeout, requires = "wait")]
+    timeout: Duration,
     #[command(flatten)]
     cluster: cluster::Flags,
 }
@@ -68,13 +82,18 @@ impl Status {
     /// Reads the cluster and prints.
     pub fn run(self) -> Result<ExitCode> {
         let needs = Needs {
-            profiles: true,
-            settings: true,
-            events: true,
-            identity: true,
-            services: self.pool.is_none(),
-            ..Needs::default()
+            nodes: !self.wait,
+            services: self.pool.is_none() || self.wait,
+            ..Needs::STATUS
         };
+        if self.wait {
+            return cluster::run(wait::wait(
+                &self.cluster,
+                needs,
+                self.pool.as_deref(),
+                self.timeout,
+            ));
+        }
         if self.watch {
             return cluster::run(self.watch(needs));
         }
@@ -127,11 +146,15 @@ impl Status {
             Some(_) => ExitCode::FAILURE,
             None => ExitCode::SUCCESS,
         };
-        Ok((chain::text(&pool.to_string(), &links), code))
+        let nodes = snapshot.nodes_of(pool);
+        let nodes = nodes.map(|nodes| format!("\n{}", pool_nodes::text(pool, &nodes, now)));
+        let text = chain::text(&pool.to_string(), &links);
+        Ok((text + &nodes.unwrap_or_default(), code))
     }
 }
 
-fn table(snapshot: &Snapshot, pools: &[ClusterPool<'_>], now: Timestamp) -> String {
+/// The pools, and the services.
+pub fn table(snapshot: &Snapshot, pools: &[ClusterPool<'_>], now: Timestamp) -> String {
     let mut text = match pools {
         [] => format!(
             "No MachineDeployments, and no OperatingSystemConfigs in namespace {}. If the installation has another namespace, set -n.\n",
@@ -159,7 +182,7 @@ fn table(snapshot: &Snapshot, pools: &[ClusterPool<'_>], now: Timestamp) -> Stri
 }
 
 /// The cells of a pool, with a hyphen for what does not exist.
-fn line(snapshot: &Snapshot, pool: &ClusterPool<'_>, now: Timestamp) -> [String; 10] {
+fn line(snapshot: &Snapshot, pool: &ClusterPool<'_>, now: Timestamp) -> [String; 11] {
     let status = pool.config.and_then(|config| config.status.as_ref());
     let condition = |type_| condition::find(&status?.conditions, type_);
     let reason = |type_| condition(type_).map(|found| found.reason.clone());
@@ -182,6 +205,9 @@ fn line(snapshot: &Snapshot, pool: &ClusterPool<'_>, now: Timestamp) -> [String;
         reason(RENDERED),
         reason(PUBLISHED),
         status.and_then(|status| Some(status.published.as_ref()?.credential_expiration_time.clone())),
+        snapshot
+            .nodes_of(pool)
+            .map(|nodes| pool_nodes::cell(pool, &nodes)),
         waits_for.map(|(link, problem)| format!("{}: {}", link.name, problem.reason)),
     ]
     .map(|cell| output::one_line(cell.as_deref().unwrap_or("-")))
@@ -210,6 +236,7 @@ mod tests {
             ready: 1,
             wanted: 2,
             image: "registry.example/osc-controller:0.1.0".to_owned(),
+            is_rolled_out: false,
         });
         let pools = snapshot.pools();
         let now = "2026-02-01T00:00:00Z".parse().unwrap();
@@ -218,9 +245,12 @@ mod tests {
             .lines()
             .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
         let words: Vec<String> = words.collect();
-        let well = "kube-system workers True osp-tiny v1.0.0 3 Rendered Published 2026-03-01T00:00:00Z -";
+        let well = "kube-system workers True osp-tiny v1.0.0 3 Rendered Published 2026-03-01T00:00:00Z 0/0 -";
         assert_eq!(words[1], well);
-        assert_eq!(words[2], "team new - osp-tiny - 3 - - - config: ConfigNotFound");
+        assert_eq!(
+            words[2],
+            "team new - osp-tiny - 3 - - - 0/0 config: ConfigNotFound"
+        );
         assert_eq!(
             words[5],
             "osm-osc-controller 1/2 registry.example/osc-controller:0.1.0"

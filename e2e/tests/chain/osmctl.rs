@@ -1,18 +1,22 @@
 //! `osmctl` as people run it, with the cluster of a running installation. Its own tests have what it prints
 //! for each state of a cluster.
 
+use std::io::Read;
 use std::path::Path;
 use std::process::Output;
 
 use anyhow::{Context, Result, ensure};
+use flate2::read::GzDecoder;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::ListParams;
-use osm_api::names::CLOUD_INIT_SETTINGS;
-use osm_testkit::installation;
+use kube::Api;
+use kube::api::{ListParams, Patch, PatchParams};
+use osm_api::Machine;
+use osm_api::names::{self, CLOUD_INIT_SETTINGS};
+use osm_testkit::{installation, wait_for};
 use serde_json::json;
 
 use crate::shared::in_shared_world;
-use crate::world::{NAMESPACE, World, profile};
+use crate::world::{DEADLINE, NAMESPACE, World, profile};
 
 pub const PASSWORD: &str = "h0t-and-secret-password";
 
@@ -98,6 +102,8 @@ fn osmctl_reads_a_cluster_and_prints_no_credential() -> Result<()> {
         world.says("workers", "Published", true, "Published").await?;
         every_command_of_the_page_runs(world).await?;
         no_credential_is_printed(world).await?;
+        says_which_content_nodes_run(world).await?;
+        waits_for_an_edit(world).await?;
         says_what_is_wrong(world).await
     })
 }
@@ -144,6 +150,31 @@ async fn no_credential_is_printed(world: &World) -> Result<()> {
         printed.push_str(&run.out);
         printed.push_str(&run.err);
     }
+    let folder = tempfile::tempdir()?;
+    let archive = folder.path().join("bundle.tar.gz");
+    let path = archive.to_str().context("a path")?;
+    let files = [
+        "about.txt",
+        "status.txt",
+        "configs.json",
+        "machinedeployments.json",
+        "events.json",
+    ];
+    osmctl(&admin, &["support-bundle", "--output", path])
+        .await?
+        .expect(0, &files)?;
+    let mut unpacked = String::new();
+    GzDecoder::new(std::fs::File::open(&archive)?).read_to_string(&mut unpacked)?;
+    assert!(unpacked.contains("\"contentID\""), "{unpacked}");
+    assert!(
+        !unpacked.contains("/etc/registries") && !unpacked.contains("caBundle"),
+        "{unpacked}"
+    );
+    printed.push_str(&unpacked);
+    let again = ["bundle.tar.gz; name another file with --output"];
+    osmctl(&admin, &["support-bundle", "--output", path])
+        .await?
+        .expect(1, &again)?;
     for mask in [
         "<api/token>",
         "<kubelet/token>",
@@ -174,6 +205,67 @@ async fn no_credential_is_printed(world: &World) -> Result<()> {
     Ok(())
 }
 
+/// Everything that was up to date before it still is when `--wait` begins.
+async fn waits_for_an_edit(world: &World) -> Result<()> {
+    let admin = world.plane.admin_kubeconfig_path();
+    let wait = async |pool: &str| osmctl(&admin, &["status", pool, "--wait", "--timeout", "2m"]).await;
+    let rendered = async || {
+        let config = world.config("workers").await?;
+        ensure!(config.is_published("1"), "it is not published");
+        config.stored().cloned().context("what is rendered")
+    };
+    let before = rendered().await?;
+    world.apply(&profile("osp-tiny", "v1.0.2", "three\n")).await?;
+    wait("workers").await?.expect(0, &[])?;
+    let after = rendered().await?;
+    let version = after.profile.context("its profile")?.version;
+    ensure!(before.digest != after.digest && version == "v1.0.2", "{version}");
+
+    let patch = json!({"metadata": {"annotations": {names::SETTINGS: "{pauseImage: example.com/pause:9}"}}});
+    world.patch_pool("workers", patch).await?;
+    wait("workers").await?.expect(0, &[])?;
+    ensure!(
+        rendered().await?.settings_digest != after.settings_digest,
+        "the settings of the pool are old"
+    );
+
+    world
+        .apply(&profile("osp-tiny", "v1.0.3", "{{nothing.of.the.kind}}\n"))
+        .await?;
+    wait("workers")
+        .await?
+        .expect(1, &["kube-system/workers: profile: ", "nothing.of.the.kind"])?;
+    world.accepted_profile("osp-tiny", "v1.0.4", "three\n").await?;
+    wait("workers").await?.expect(0, &[])?;
+    Ok(())
+}
+
+async fn says_which_content_nodes_run(world: &World) -> Result<()> {
+    let set = world.with_set("workers", String::new()).await?;
+    let newest = world.config("workers").await?;
+    let newest = newest.stored().and_then(|stored| stored.content_id.clone());
+    let newest = newest.context("the id of the content")?;
+    for (name, labels) in [
+        ("a", json!({names::CONTENT: newest})),
+        ("b", json!({names::CONTENT: "0123456789abcdef"})),
+        ("c", json!({})),
+    ] {
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}});
+        world.apply(&node).await?;
+        world.machine_of(&set, name).await?;
+        let status = Patch::Merge(json!({"status": {"nodeRef": {"kind": "Node", "name": name}}}));
+        let machines: Api<Machine> = world.api("kube-system");
+        machines
+            .patch_status(name, &PatchParams::default(), &status)
+            .await?;
+    }
+    let admin = world.plane.admin_kubeconfig_path();
+    let one = osmctl(&admin, &["status", "workers"]).await?;
+    one.expect(0, &["1 of 3 nodes runs the newest content, 1 unknown"])?;
+    osmctl(&admin, &["status"]).await?.expect(0, &["NODES", "1/3"])?;
+    Ok(())
+}
+
 async fn says_what_is_wrong(world: &World) -> Result<()> {
     let admin = world.plane.admin_kubeconfig_path();
     world.pool("broken", "missing").await?;
@@ -188,5 +280,20 @@ async fn says_what_is_wrong(world: &World) -> Result<()> {
         2,
         &["cannot list machinedeployments.cluster.k8s.io in all namespaces: forbidden; ask the administrator of the cluster for this permission"],
     )?;
+    let rule = json!({"apiGroups": ["cluster.k8s.io", names::GROUP], "resources": ["*"], "verbs": ["list"]});
+    let kind = |kind: &str| json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": "nobody"}});
+    let [mut role, mut binding] = [kind("ClusterRole"), kind("ClusterRoleBinding")];
+    role["rules"] = json!([rule]);
+    binding["roleRef"] =
+        json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "nobody"});
+    binding["subjects"] = json!([{"kind": "ServiceAccount", "name": "nobody", "namespace": NAMESPACE}]);
+    world.apply(&role).await?;
+    world.apply(&binding).await?;
+    wait_for("osmctl to do without the nodes", DEADLINE, async || {
+        let run = osmctl(&nobody, &["status"]).await?;
+        run.expect(0, &["cannot list nodes in all namespaces: forbidden", "workers"])
+            .map(Some)
+    })
+    .await?;
     Ok(())
 }

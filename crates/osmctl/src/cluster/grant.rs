@@ -1,6 +1,7 @@
 //! Everything that osmctl writes: tokens of ServiceAccounts in one cluster, Secrets with kubeconfigs in another
 //! one, and the objects of a fleet's clusters.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -202,6 +203,23 @@ impl Seed {
         }
         let listed = self.reader.list(&list).await?;
         Ok((listed.objects, listed.problems))
+    }
+
+    /// The releases that serve each WorkerCluster: their namespaces, by the namespace of the WorkerCluster.
+    ///
+    /// # Errors
+    /// A request that failed.
+    pub async fn served_by(&self) -> Result<BTreeMap<String, Vec<String>>, Failure> {
+        let (mut served, kind) = (BTreeMap::new(), ApiResource::erase::<WorkerCluster>(&()));
+        for (release, selector) in super::fleets(&self.reader).await? {
+            let clusters = List::everywhere(&kind).labels(&selector);
+            for cluster in self.reader.list::<WorkerCluster>(&clusters).await?.objects {
+                let releases: &mut Vec<String> =
+                    served.entry(cluster.namespace().unwrap_or_default()).or_default();
+                releases.push(release.clone());
+            }
+        }
+        Ok(served)
     }
 
     /// Reads the cluster of a WorkerCluster, whose namespace the flags have, with the kubeconfig of osc-controller.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use http::Request;
 use http::header::ACCEPT;
-use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{DynamicObject, ListParams};
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use kube::api::{DynamicObject, ListParams, LogParams};
 use kube::core::{ApiResource, GroupVersionKind, Status};
 use kube::{Api, Client, Resource, ResourceExt};
 use osm_api::names::KUBE_SYSTEM;
@@ -167,6 +167,38 @@ impl Reader {
             }
         };
         self.request("get", &what, read).await
+    }
+
+    /// The newest lines of the logs of a pod, by the names of the pod and the container. If a container was restarted,
+    /// also those of the one before.
+    pub async fn logs(&self, pod: &Pod, lines: i64) -> Vec<(String, Result<String, Failure>)> {
+        let (pods, name) = (
+            self.namespaced::<Pod>(&pod.namespace().unwrap_or_default()),
+            pod.name_any(),
+        );
+        let statuses = pod
+            .status
+            .iter()
+            .flat_map(|status| status.container_statuses.iter().flatten());
+        let mut logs = Vec::new();
+        for status in statuses {
+            for previous in [false, true]
+                .into_iter()
+                .take(1 + usize::from(status.restart_count > 0))
+            {
+                let params = LogParams {
+                    container: Some(status.name.clone()),
+                    tail_lines: Some(lines),
+                    previous,
+                    ..LogParams::default()
+                };
+                let what = format!("logs of pod {name}");
+                let log = self.request("get", &what, pods.logs(&name, &params)).await;
+                let previous = if previous { "-previous" } else { "" };
+                logs.push((format!("{name}-{}{previous}", status.name), log));
+            }
+        }
+        logs
     }
 
     /// What `kubectl get --all-namespaces` shows of a kind: the namespace of each object, and its cells by the

@@ -23,7 +23,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use jiff::SignedDuration;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{ConfigMap, Event, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Node, ServiceAccount};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Resource, ResourceExt};
@@ -31,7 +31,8 @@ use osm_api::cluster_endpoint::Discovered;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS, GO_ACCOUNT, KUBE_SYSTEM, SETTINGS_CONFIG_MAP, SETTINGS_KEY};
 use osm_api::pool_settings::PoolSettings;
 use osm_api::worker_cluster::WorkerCluster;
-use osm_api::{MachineDeployment, OperatingSystemProfile, pool};
+use osm_api::{Machine, MachineDeployment, MachineSet, OperatingSystemProfile, pool};
+use serde::de::DeserializeOwned;
 
 pub use self::failure::Failure;
 pub use self::grant::{Clusters, MANAGER, Seed};
@@ -39,10 +40,11 @@ use self::list::Listed;
 pub use self::list::{List, Reader};
 pub use self::objects::{Object, Target};
 use crate::input::SettingsMap;
+use crate::pool_nodes::{self, PoolNode};
 use crate::snapshot::{FleetCluster, Part, Service, Snapshot, Unread};
 
 /// Label of everything that belongs to the services, in the chart and in the manifests.
-const SELECTOR: &str = "app.kubernetes.io/part-of=operating-system-manager";
+pub const PART_OF: &str = "app.kubernetes.io/part-of=operating-system-manager";
 
 /// Clusters of a fleet that are worked on at the same time: one that does not answer takes as long as a time
 /// limit.
@@ -59,7 +61,7 @@ pub struct Flags {
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
     /// Namespace of the installation
-    #[arg(short, long, default_value = KUBE_SYSTEM)]
+    #[arg(short, long, env = "OSM_NAMESPACE", default_value = KUBE_SYSTEM)]
     namespace: String,
     /// ConfigMap with the settings of the installation
     #[arg(long, value_name = "NAME", default_value = SETTINGS_CONFIG_MAP)]
@@ -123,8 +125,24 @@ pub struct Needs {
     pub events: bool,
     /// Which cluster has the MachineDeployments.
     pub identity: bool,
+    /// Nodes of MachineDeployments.
+    pub nodes: bool,
     /// Deployments of the services, and the ServiceAccount that the upstream OSM leaves behind.
     pub services: bool,
+}
+
+impl Needs {
+    /// What `osmctl status` shows.
+    pub const STATUS: Self = Self {
+        profiles: true,
+        custom_profiles: false,
+        settings: true,
+        endpoint: false,
+        events: true,
+        identity: true,
+        nodes: true,
+        services: true,
+    };
 }
 
 /// Reads the clusters that the flags select.
@@ -219,6 +237,13 @@ impl Readers {
             // Without this right, a person sees only that MachineDeployments have other uids.
             gatherer.snapshot.cluster_uid = self.worker.cluster_uid().await.ok().flatten();
         }
+        if needs.nodes {
+            let found = gatherer.nodes().await;
+            match found {
+                Ok(nodes) => gatherer.snapshot.nodes = nodes,
+                Err(failure) => gatherer.note(Part::Nodes, failure.to_string()),
+            }
+        }
         if needs.services {
             gatherer.services().await;
             gatherer.go_account().await;
@@ -295,30 +320,12 @@ impl Gatherer<'_> {
 
     /// Namespace of the release whose osc-controller serves the WorkerCluster of `namespace`.
     async fn release(&self, namespace: &str) -> Result<Option<String>, Failure> {
-        let [deployments, clusters] = [
-            ApiResource::erase::<Deployment>(&()),
-            ApiResource::erase::<WorkerCluster>(&()),
-        ];
-        let selector = format!("{SELECTOR},app.kubernetes.io/component=osc-controller");
-        let list = List::everywhere(&deployments).labels(&selector);
-        for deployment in self.from.management.list::<Deployment>(&list).await?.objects {
-            let arguments = arguments(&deployment);
-            if !arguments.iter().any(|argument| argument == "--fleet") {
-                continue;
-            }
-            let mut selectors = arguments
-                .iter()
-                .filter_map(|argument| argument.strip_prefix("--cluster-selector="));
-            let served = List::within(&clusters, namespace).labels(selectors.next().unwrap_or_default());
-            if !self
-                .from
-                .management
-                .list::<WorkerCluster>(&served)
-                .await?
-                .objects
-                .is_empty()
-            {
-                return Ok(deployment.namespace());
+        for (release, selector) in fleets(&self.from.management).await? {
+            let kind = ApiResource::erase::<WorkerCluster>(&());
+            let served = List::within(&kind, namespace).labels(&selector);
+            let served = self.from.management.list::<WorkerCluster>(&served).await?;
+            if !served.objects.is_empty() {
+                return Ok(Some(release));
             }
         }
         Ok(None)
@@ -450,9 +457,24 @@ impl Gatherer<'_> {
         }
     }
 
+    async fn nodes(&mut self) -> Result<Vec<PoolNode>, Failure> {
+        let sets = self.all_in_worker::<MachineSet>().await?;
+        let machines = self.all_in_worker::<Machine>().await?;
+        let nodes = self.all_in_worker::<Node>().await?;
+        Ok(pool_nodes::of_machines(&machines, &sets, &nodes))
+    }
+
+    async fn all_in_worker<K: Resource<DynamicType = ()> + DeserializeOwned>(
+        &mut self,
+    ) -> Result<Vec<K>, Failure> {
+        let kind = ApiResource::erase::<K>(&());
+        let listed = self.from.worker.list(&List::everywhere(&kind)).await?;
+        Ok(self.kept(Part::Nodes, listed))
+    }
+
     async fn services(&mut self) {
         let kind = ApiResource::erase::<Deployment>(&());
-        let list = List::within(&kind, self.snapshot.release()).labels(SELECTOR);
+        let list = List::within(&kind, self.snapshot.release()).labels(PART_OF);
         match self.from.management.list::<Deployment>(&list).await {
             Ok(listed) => {
                 let mut found: Vec<Service> = self.kept(Part::Services, listed).iter().map(service).collect();
@@ -499,6 +521,25 @@ impl Gatherer<'_> {
     }
 }
 
+/// Namespaces of the releases that serve fleets, with the label selector of their clusters.
+async fn fleets(reader: &Reader) -> Result<Vec<(String, String)>, Failure> {
+    let kind = ApiResource::erase::<Deployment>(&());
+    let selector = format!("{PART_OF},app.kubernetes.io/component=osc-controller");
+    let deployments = reader
+        .list::<Deployment>(&List::everywhere(&kind).labels(&selector))
+        .await?;
+    let fleet = |deployment: &Deployment| {
+        let arguments = arguments(deployment);
+        let mut selectors = arguments
+            .iter()
+            .filter_map(|argument| argument.strip_prefix("--cluster-selector="));
+        let selector = selectors.next().unwrap_or_default().to_owned();
+        let is_fleet = arguments.iter().any(|argument| argument == "--fleet");
+        is_fleet.then(|| (deployment.namespace().unwrap_or_default(), selector))
+    };
+    Ok(deployments.objects.iter().filter_map(fleet).collect())
+}
+
 /// Arguments of the first container.
 fn arguments(deployment: &Deployment) -> Vec<String> {
     let pod = deployment
@@ -526,18 +567,50 @@ fn service(deployment: &Deployment) -> Service {
     let image = containers
         .and_then(<[_]>::first)
         .and_then(|container| container.image.clone());
+    let status = deployment.status.clone().unwrap_or_default();
+    let (ready, wanted) = (
+        status.ready_replicas.unwrap_or(0),
+        spec.and_then(|spec| spec.replicas).unwrap_or(1),
+    );
+    // As `kubectl rollout status`.
+    let is_observed = status.observed_generation >= deployment.metadata.generation;
+    let pods = [
+        status.updated_replicas,
+        status.replicas,
+        status.available_replicas,
+    ];
     Service {
         name: deployment.name_any(),
-        ready: deployment
-            .status
-            .as_ref()
-            .and_then(|status| status.ready_replicas)
-            .unwrap_or(0),
-        wanted: spec.and_then(|spec| spec.replicas).unwrap_or(1),
+        ready,
+        wanted,
         image: image.unwrap_or_default(),
+        is_rolled_out: is_observed && pods.iter().all(|pods| pods.unwrap_or(0) == wanted),
     }
 }
 
 fn document(map: ConfigMap) -> Option<String> {
     map.data.and_then(|mut data| data.remove(SETTINGS_KEY))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_service_is_rolled_out_once_all_pods_are_of_the_newest_replica_set_and_available() {
+        let is_rolled_out = |observed: i64, pods: [i32; 3]| {
+            let [updated, all, available] = pods;
+            let deployment = json!({"metadata": {"name": "osc", "generation": 2},
+                "spec": {"replicas": 2, "selector": {}, "template": {}},
+                "status": {"observedGeneration": observed, "updatedReplicas": updated, "replicas": all,
+                    "availableReplicas": available}});
+            service(&serde_json::from_value(deployment).unwrap()).is_rolled_out
+        };
+        assert!(is_rolled_out(2, [2, 2, 2]));
+        for (observed, pods) in [(1, [2, 2, 2]), (2, [1, 2, 2]), (2, [2, 3, 2]), (2, [2, 2, 1])] {
+            assert!(!is_rolled_out(observed, pods), "{observed} {pods:?}");
+        }
+    }
 }

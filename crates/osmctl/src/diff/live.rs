@@ -2,17 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process::ExitCode;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow, bail};
+use futures::{StreamExt, stream};
 use kube::ResourceExt;
 use osm_api::pool::Pool;
 use osm_api::{MachineDeployment, OperatingSystemProfile, PoolRef, Reason, Settings};
 use osm_user_data::Stage;
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
 
 use super::Sides;
 use crate::cluster::{self, AT_ONCE, Flags, Needs, Seed};
@@ -34,6 +33,7 @@ const NEEDS: Needs = Needs {
     endpoint: true,
     events: false,
     identity: false,
+    nodes: false,
     services: false,
 };
 
@@ -66,24 +66,16 @@ const COLUMNS: [&str; 4] = ["NAMESPACE", "POOLS", "CHANGED", "PROBLEMS"];
 pub fn of_fleet(flags: &Flags, paths: &[PathBuf]) -> Result<ExitCode> {
     let new = input::manifests(paths)?;
     cluster::run(async {
-        let seed = Arc::new(Seed::connect(flags).await?);
+        let seed = Seed::connect(flags).await?;
         let (clusters, unreadable) = seed.worker_clusters(None).await?;
         output::warnings(&unreadable);
-        let permits = Arc::new(Semaphore::new(AT_ONCE));
-        let mut tasks = JoinSet::new();
-        for cluster in clusters {
-            let (seed, permits) = (seed.clone(), permits.clone());
+        let reads = clusters.iter().map(async |cluster| {
             let flags = flags.within(&cluster.namespace().unwrap_or_default());
-            tasks.spawn(async move {
-                // Until it is compared, so that few are in memory.
-                let permit = permits.acquire_owned().await;
-                let snapshot = seed.read(&flags, NEEDS).await;
-                (flags.namespace().to_owned(), snapshot, permit)
-            });
-        }
+            (flags.namespace().to_owned(), seed.read(&flags, NEEDS).await)
+        });
+        let mut snapshots = pin!(stream::iter(reads).buffer_unordered(AT_ONCE));
         let (mut lines, mut changed, mut is_incomplete) = (Vec::new(), 0, !unreadable.is_empty());
-        while let Some(task) = tasks.join_next().await {
-            let (namespace, snapshot, _permit) = task?;
+        while let Some((namespace, snapshot)) = snapshots.next().await {
             let comparison = snapshot.and_then(|snapshot| {
                 snapshot.warn();
                 is_incomplete |= !snapshot.unread.is_empty();

@@ -14,11 +14,18 @@ use osm_api::worker_cluster::{self, Joining, WorkerCluster};
 use crate::cluster::{self, Seed};
 use crate::output;
 
-const COLUMNS: [&str; 5] = ["NAMESPACE", "POOLS", "FIRST EXPIRY", "PROBLEM", "MESSAGE"];
+const COLUMNS: [&str; 6] = [
+    "NAMESPACE",
+    "SERVED BY",
+    "POOLS",
+    "FIRST EXPIRY",
+    "PROBLEM",
+    "MESSAGE",
+];
 
 /// Show the clusters of a fleet
 ///
-/// For each cluster, the command prints the published and all pools, when the first credentials of them expire,
+/// For each cluster, the command prints the namespace of the release that serves it, the published and all pools, when the first credentials of them expire,
 /// and which service does not serve it. `osmctl status -n NAMESPACE` shows its pools.
 #[derive(Args)]
 #[command(after_help = "\
@@ -50,18 +57,29 @@ impl Status {
         for (namespace, cells) in seed.reader.table::<OperatingSystemConfig>().await? {
             pools.entry(namespace).or_default().add(&cells);
         }
-        let mut lines: Vec<[String; 5]> = clusters
+        let served_by = seed.served_by().await;
+        if let Err(failure) = &served_by {
+            output::warnings([&failure.to_string()]);
+        }
+        let mut lines: Vec<[String; 6]> = clusters
             .iter()
             .map(|cluster| {
-                let pools = pools.remove(&cluster.namespace().unwrap_or_default());
-                line(cluster, &pools.unwrap_or_default())
+                let namespace = cluster.namespace().unwrap_or_default();
+                let pools = pools.remove(&namespace).unwrap_or_default();
+                let releases = served_by.as_ref().map_or("?".to_owned(), |served_by| {
+                    served_by
+                        .get(&namespace)
+                        .map(|releases| releases.join(","))
+                        .unwrap_or_default()
+                });
+                line(cluster, &releases, &pools)
             })
             .collect();
         // With a selector, those of other clusters are left.
         let others = pools.into_iter().filter(|_| self.cluster_selector.is_none());
         lines.extend(others.map(|(namespace, pools)| {
             let message = "it has configs and no WorkerCluster; create one, unless another release serves the namespace";
-            pools.line(namespace, "NotRegistered", message)
+            pools.line([&namespace, "", "NotRegistered", message])
         }));
         lines.sort();
         lines.insert(0, COLUMNS.map(str::to_owned));
@@ -79,13 +97,14 @@ impl Pools {
         self.first_expiry = self.first_expiry.take().into_iter().chain(expiry).min();
     }
 
-    fn line(&self, namespace: String, problems: &str, messages: &str) -> [String; 5] {
+    fn line(&self, [namespace, releases, problems, messages]: [&str; 4]) -> [String; 6] {
         let or_hyphen = |text: &str| match output::one_line(text) {
             line if line.is_empty() => "-".to_owned(),
             line => line,
         };
         [
-            namespace,
+            namespace.to_owned(),
+            or_hyphen(releases),
             format!("{}/{}", self.published, self.all),
             or_hyphen(self.first_expiry.as_deref().unwrap_or_default()),
             or_hyphen(problems),
@@ -94,7 +113,7 @@ impl Pools {
     }
 }
 
-fn line(cluster: &WorkerCluster, pools: &Pools) -> [String; 5] {
+fn line(cluster: &WorkerCluster, releases: &str, pools: &Pools) -> [String; 6] {
     let conditions = cluster.status.as_ref().map(|status| status.conditions.as_slice());
     let expected =
         |service: &Service| *service != Service::CsrApprover || cluster.spec.joining == Joining::Approved;
@@ -115,5 +134,5 @@ fn line(cluster: &WorkerCluster, pools: &Pools) -> [String; 5] {
         messages.push(found.message.as_str());
     }
     let namespace = cluster.namespace().unwrap_or_default();
-    pools.line(namespace, &problems.join(", "), &messages.join(" "))
+    pools.line([&namespace, releases, &problems.join(", "), &messages.join(" ")])
 }

@@ -5,19 +5,18 @@
 //! its Cluster is gone. So an empty list, a label that is lost or a request that fails removes nothing.
 
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 use clap::Args;
+use futures::{StreamExt, stream};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::ResourceExt;
 use osm_api::names::{GROUP, WORKER_CLUSTER};
 use osm_api::rbac::Installation;
 use osm_api::worker_cluster::{Joining, WorkerCluster};
 use serde_json::json;
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
 
 use super::{kkp, objects};
 use crate::cluster::{self, AT_ONCE, Failure, List, MANAGER, Seed};
@@ -33,7 +32,7 @@ const FOLLOWER: &str = "osmctl-sync-kkp";
 /// has no replicas, and updates the settings of its WorkerCluster when KKP changes the flags. It changes no
 /// Cluster. If a Cluster can't be served, the command prints why and continues with the others. A WorkerCluster
 /// that it created is deleted only after its Cluster is gone.
-#[derive(Args, Clone)]
+#[derive(Args)]
 #[command(after_help = "\
 Example:
   osmctl fleet sync-kkp --context seed --dry-run")]
@@ -63,7 +62,7 @@ enum Task {
 
 impl SyncKkp {
     pub async fn run(self) -> Result<ExitCode> {
-        let seed = Arc::new(Seed::connect(&self.cluster).await?);
+        let seed = Seed::connect(&self.cluster).await?;
         let (kind, label) = (kkp::kind(), format!("{}=true", kkp::LABEL));
         let listed = seed
             .reader
@@ -86,26 +85,20 @@ impl SyncKkp {
             let name = registration.labels().get(kkp::CLUSTER)?.clone();
             (!names.contains(&name)).then_some((name, Task::End(registration)))
         });
-        let (permits, command) = (Arc::new(Semaphore::new(AT_ONCE)), Arc::new(self));
-        let mut tasks = JoinSet::new();
-        for (name, task) in follow.chain(unlisted) {
-            let (command, seed, permits) = (command.clone(), seed.clone(), permits.clone());
-            tasks.spawn(async move {
-                let _permit = permits.acquire().await;
-                let result = match task {
-                    Task::Follow(cluster) => command.follow(&seed, &name, &cluster).await,
-                    Task::End(registration) => command.end(&seed, &name, &registration).await,
-                };
-                (result, name)
-            });
-        }
+        let tasks = follow.chain(unlisted).map(async |(name, task)| {
+            let result = match task {
+                Task::Follow(cluster) => self.follow(&seed, &name, &cluster).await,
+                Task::End(registration) => self.end(&seed, &name, &registration).await,
+            };
+            (result, name)
+        });
+        let mut tasks = pin!(stream::iter(tasks).buffer_unordered(AT_ONCE));
         let problems = [listed.problems, unreadable].concat();
         let mut has_failed = !problems.is_empty();
         problems
             .iter()
             .for_each(|problem| output::note(&format!("osmctl: {problem}")));
-        while let Some(task) = tasks.join_next().await {
-            let (result, name) = task?;
+        while let Some((result, name)) = tasks.next().await {
             match result {
                 Ok(line) => output::print(&line)?,
                 Err(error) => {

@@ -1,17 +1,17 @@
 //! `osmctl kubeconfigs --all`: renews the kubeconfigs of all WorkerClusters, each with the Secret
 //! `worker-renewal` in its namespace. A cluster that fails holds up no other one.
 
+use std::pin::pin;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
+use futures::{StreamExt, stream};
 use kube::ResourceExt;
 use osm_api::names;
 use osm_api::rbac::RENEWAL;
 use osm_api::worker_cluster::WorkerCluster;
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::Kubeconfigs;
 use crate::cluster::{AT_ONCE, Failure, Seed};
@@ -19,25 +19,20 @@ use crate::output;
 
 /// Renews all; fails if the kubeconfigs of one cluster are not renewed.
 pub async fn renew(command: &Kubeconfigs) -> Result<ExitCode> {
-    let seed = Arc::new(Seed::connect(&command.cluster).await?);
+    let seed = Seed::connect(&command.cluster).await?;
     let (clusters, unreadable) = seed.worker_clusters(command.cluster_selector.as_deref()).await?;
     for problem in &unreadable {
         output::note(&format!("osmctl: {problem}"));
     }
-    let permits = Arc::new(Semaphore::new(AT_ONCE));
-    let (spread, count) = (command.spread.unwrap_or_default(), clusters.len());
-    let mut tasks = JoinSet::new();
-    for (index, cluster) in clusters.into_iter().enumerate() {
-        let (seed, permits, command) = (seed.clone(), permits.clone(), command.of(&cluster));
-        tasks.spawn(async move {
-            tokio::time::sleep(moment(spread, index, count)).await;
-            let _permit = permits.acquire().await;
-            command.renew_one(&seed).await
-        });
-    }
+    let (start, spread, count) = (Instant::now(), command.spread.unwrap_or_default(), clusters.len());
+    let renewals = clusters.iter().enumerate().map(async |(index, cluster)| {
+        tokio::time::sleep_until(start + moment(spread, index, count)).await;
+        command.of(cluster).renew_one(&seed).await
+    });
+    let mut renewals = pin!(stream::iter(renewals).buffer_unordered(AT_ONCE));
     let mut has_failed = !unreadable.is_empty();
-    while let Some(one) = tasks.join_next().await {
-        has_failed |= one?.unwrap_or_else(|problem| {
+    while let Some(one) = renewals.next().await {
+        has_failed |= one.unwrap_or_else(|problem| {
             output::note(&format!("osmctl: {problem:#}"));
             true
         });

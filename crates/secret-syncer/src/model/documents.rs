@@ -120,11 +120,13 @@ impl Documents {
     /// Without the provisioning document, and what depends on it.
     fn unfilled(spec: Content, mut values: LateValues, pool: &str) -> Self {
         let content = PublishedContent::of(&spec, &values);
-        let kubeconfig_secret = names::kubeconfig_secret_name(pool);
+        let (kubeconfig_secret, content_id) = (names::kubeconfig_secret_name(pool), spec.id());
         for late in &spec.late_bound_values {
             let value = match late.kind {
                 LateBoundKind::KubeconfigSecretName => kubeconfig_secret.as_str(),
                 LateBoundKind::ProvisioningSecretName => NO_SECRET,
+                LateBoundKind::PoolID => pool,
+                LateBoundKind::ContentID => content_id.as_str(),
                 kind if kubeconfig_secret::is_token(kind) => NO_TOKEN,
                 _ => continue,
             };
@@ -368,6 +370,34 @@ mod tests {
             assert!(bootstrap.contains(part), "{part}: {bootstrap}");
         }
         assert_eq!(kubeconfig, "token: token-one\n");
+    }
+
+    #[test]
+    fn nodes_get_the_ids_of_their_pool_and_of_a_content_that_a_revision_does_not_change() {
+        let marked = |revision: &str| {
+            let ids = [
+                ("pool/id", LateBoundKind::PoolID),
+                ("pool/content", LateBoundKind::ContentID),
+            ];
+            let mut spec = spec("%%osm-late{pool/id,raw}%% %%osm-late{pool/content,raw}%%", None);
+            spec.late_bound_values.extend(ids.map(|(id, kind)| LateBound {
+                id: id.into(),
+                kind,
+                source: None,
+            }));
+            let md = json!({"namespace": "n", "name": "p", "uid": "u", "revision": revision, "templateDigest": revision});
+            spec.machine_deployment = serde_json::from_value(md).unwrap();
+            spec
+        };
+        let id = marked("1").id();
+        assert!(
+            id.len() == 16 && id == marked("2").id() && id != spec("", None).id(),
+            "{id}"
+        );
+        let provisioning = Documents::make(marked("1"), LateValues::new(), POOL)
+            .unwrap()
+            .provisioning;
+        assert!(provisioning.contains(&format!("{POOL} {id}")), "{provisioning}");
     }
 
     #[test]

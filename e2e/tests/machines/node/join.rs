@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt;
+use kube::core::ObjectList;
+use osm_api::{OperatingSystemConfig, names};
 use osm_testkit::{check, wait_for};
 use serde_json::{Value, json};
 
@@ -20,6 +23,7 @@ pub async fn join(run: &ScenarioRun<'_>) -> Result<()> {
     run_pod(run).await?;
     came_by_http(run, "openstack", "/openstack/latest/user_data")?;
     has_the_address_of_the_machine(run, &node)?;
+    has_the_labels_of_its_content(run, &node).await?;
     let info = node.status.and_then(|status| status.node_info);
     let info = info.context("a node's versions")?;
     let (kubelet, runtime) = (info.kubelet_version, info.container_runtime_version);
@@ -92,6 +96,30 @@ pub fn has_the_address_of_the_machine(run: &ScenarioRun<'_>, node: &Node) -> Res
     ensure!(
         internal == [run.address().to_string()],
         "the node's addresses are {internal:?}"
+    );
+    Ok(())
+}
+
+/// Those of the pool whose content the machine booted with.
+async fn has_the_labels_of_its_content(run: &ScenarioRun<'_>, node: &Node) -> Result<()> {
+    let configs = run
+        .environment
+        .kubectl(&["get", "osc", "--all-namespaces", "--output=json"])
+        .await?;
+    let configs: ObjectList<OperatingSystemConfig> = serde_json::from_str(&configs)?;
+    let labels = configs.items.iter().filter_map(|config| {
+        let content = config.stored()?.content_id.clone()?;
+        Some([(names::POOL, config.pool()?.id()), (names::CONTENT, content)])
+    });
+    let is_of_node = |labels: &[(&str, String); 2]| {
+        labels
+            .iter()
+            .all(|(key, value)| node.labels().get(*key) == Some(value))
+    };
+    ensure!(
+        labels.into_iter().any(|labels| is_of_node(&labels)),
+        "the node's labels are {:?}",
+        node.labels()
     );
     Ok(())
 }
