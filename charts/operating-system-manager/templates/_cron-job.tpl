@@ -4,11 +4,7 @@
 apiVersion: batch/v1
 kind: CronJob
 metadata:
-  name: {{ quote .name }}
-  namespace: {{ quote .root.Release.Namespace }}
-  labels:
-    {{- include "osm.labels" .root | nindent 4 }}
-    app.kubernetes.io/component: {{ .component }}
+  {{- include "osm.metadata" (dict "root" .root "name" .name "namespace" .root.Release.Namespace "component" .component) | nindent 2 }}
 spec:
   schedule: {{ quote .schedule }}
   concurrencyPolicy: Forbid
@@ -30,7 +26,7 @@ spec:
           restartPolicy: Never
           serviceAccountName: {{ quote .name }}
           enableServiceLinks: false
-          {{- include "osm.scheduling" (dict "root" .root "pod" $pod) | trim | nindent 10 }}
+          {{- include "osm.podFields" (dict "root" .root "pod" $pod) | trim | nindent 10 }}
           containers:
             - name: {{ .component }}
               image: {{ include "osm.image" (dict "root" .root "image" $pod.image) }}

@@ -55,6 +55,29 @@ app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 {{- end }}
 {{- end -}}
 
+{{/* The metadata of an object: `root` and `name`, and if it has them, `namespace`, `component`, `labels` and `annotations`. Its own labels and annotations
+     replace those of all objects. With `keep`, Helm and Argo CD don't delete it. */}}
+{{- define "osm.metadata" -}}
+{{- $labels := include "osm.labels" .root | fromYaml -}}
+{{- with .component -}}
+{{- $_ := set $labels "app.kubernetes.io/component" . -}}
+{{- end -}}
+{{- $annotations := deepCopy (.root.Values.commonAnnotations | default dict) -}}
+{{- if .keep -}}
+{{- $annotations = mergeOverwrite $annotations (dict "helm.sh/resource-policy" "keep" "argocd.argoproj.io/sync-options" "Prune=false,Delete=false") -}}
+{{- end -}}
+name: {{ quote .name }}
+{{- with .namespace }}
+namespace: {{ quote . }}
+{{- end }}
+labels:
+  {{- mergeOverwrite $labels (.labels | default dict) | toYaml | nindent 2 }}
+{{- with mergeOverwrite $annotations (.annotations | default dict) }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
 {{/* The services of this release: name → key in values. Topology `worker` has no osp-controller, which never connects to a user cluster. */}}
 {{- define "osm.services" -}}
 {{- if ne .Values.topology "crds" }}
@@ -131,7 +154,7 @@ true
       "resources" (mergeOverwrite (deepCopy .root.Values.resources) ($own.resources | default dict))
       "podDisruptionBudget" (mergeOverwrite (deepCopy .root.Values.podDisruptionBudget) ($own.podDisruptionBudget | default dict)) -}}
 {{- range $name := list "podAnnotations" "podLabels" "extraEnv" "extraVolumes" "extraVolumeMounts" "podSecurityContext" "securityContext"
-      "priorityClassName" "nodeSelector" "tolerations" "affinity" "topologySpreadConstraints" -}}
+      "priorityClassName" "nodeSelector" "tolerations" "affinity" "topologySpreadConstraints" "strategy" "hostAliases" "dnsPolicy" "dnsConfig" -}}
 {{- $_ := set $values $name (hasKey $own $name | ternary (get $own $name) (get $.root.Values $name)) -}}
 {{- end -}}
 {{- toYaml $values -}}
@@ -152,54 +175,15 @@ true
 {{- end -}}
 {{- end -}}
 
-{{/* Where pods run and as whom, from their values. */}}
-{{- define "osm.scheduling" -}}
-{{- with concat (.root.Values.imagePullSecrets | default list) ((.root.Values.global | default dict).imagePullSecrets | default list) }}
-imagePullSecrets:
-  {{- toYaml . | nindent 2 }}
+{{/* The fields of a pod that are the same for services and CronJobs, from the values of the pod. */}}
+{{- define "osm.podFields" -}}
+{{- $secrets := concat (.root.Values.imagePullSecrets | default list) ((.root.Values.global | default dict).imagePullSecrets | default list) -}}
+{{- $fields := pick .pod "priorityClassName" "nodeSelector" "tolerations" "affinity" "hostAliases" "dnsPolicy" "dnsConfig" -}}
+{{- range $name, $value := merge $fields (dict "imagePullSecrets" $secrets "securityContext" .pod.podSecurityContext) }}
+{{- with $value }}
+{{ dict $name . | toYaml }}
 {{- end }}
-{{- with .pod.podSecurityContext }}
-securityContext:
-  {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .pod.priorityClassName }}
-priorityClassName: {{ quote . }}
-{{- end }}
-{{- with .pod.nodeSelector }}
-nodeSelector:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .pod.tolerations }}
-tolerations:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .pod.affinity }}
-affinity:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- end -}}
-
-{{/* The connections that every pod of the release may open. */}}
-{{- define "osm.egress" -}}
-- ports:
-    {{- range .Values.networkPolicy.apiServerPorts }}
-    - port: {{ int64 . }}
-    {{- end }}
-  {{- with .Values.networkPolicy.apiServerCIDRs }}
-  to:
-    {{- range . }}
-    - ipBlock:
-        cidr: {{ quote . }}
-    {{- end }}
-  {{- end }}
-# The name of the API server of another cluster.
-- ports:
-    {{- range .Values.networkPolicy.dnsPorts }}
-    - port: {{ int64 . }}
-      protocol: UDP
-    - port: {{ int64 . }}
-      protocol: TCP
-    {{- end }}
 {{- end -}}
 
 {{/* Name of the Secret with the key pair of the admission webhook. */}}

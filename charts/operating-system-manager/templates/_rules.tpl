@@ -43,7 +43,7 @@ group by (namespace, component) (last_over_time(osm_ready[7d]))
 {{- with $alert.for -}}
 {{- $_ := set $rule "for" . -}}
 {{- end -}}
-{{- $_ := set $rule "labels" (dict "severity" $alert.severity) -}}
+{{- $_ := set $rule "labels" (merge (dict "severity" $alert.severity) ($values.additionalRuleLabels | default dict)) -}}
 {{- $_ := set $rule "annotations" (dict "summary" $alert.summary "description" $alert.description "runbook_url" $page) -}}
 {{- $rules = append $rules $rule -}}
 {{- end -}}

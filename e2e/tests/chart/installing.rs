@@ -143,7 +143,9 @@ async fn a_release_is_installed_changed_rolled_back_and_uninstalled() -> Result<
     with_chart(&helm, "install", "osm", "osm", &["--create-namespace"]).await?;
     let notes = with_chart(&helm, "upgrade", "osm", "osm", &[]).await?;
     for word in [
+        "NOTES:\n`osmctl status -n osm` shows",
         "kubectl -n osm get osp",
+        "There is nothing to select",
         "The settings are the defaults",
         "helm uninstall osm -n osm",
     ] {

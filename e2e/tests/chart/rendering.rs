@@ -444,6 +444,26 @@ const ROWS: &[(&[&str], &[&str])] = &[
         ],
     ),
     (
+        // An object's own annotations win.
+        &[
+            r"--set=commonAnnotations.helm\.sh/resource-policy=delete,commonAnnotations.a=all",
+            "--set=serviceAccountAnnotations.a=own",
+        ],
+        &[
+            r#"Namespace cloud-init-settings /metadata/annotations/helm.sh~1resource-policy "keep""#,
+            r#"ServiceAccount one-osc-controller /metadata/annotations/a "own""#,
+            "Deployment one-osc-controller /spec/template/metadata/annotations/a null",
+        ],
+    ),
+    (
+        // A profile runs as root on nodes.
+        &["--set=rbac.aggregateToEdit=true"],
+        &[
+            r#"ClusterRole osm:osm:one:edit /metadata/labels/rbac.authorization.k8s.io~1aggregate-to-view null"#,
+            "production.md: `rbac.aggregateToEdit`",
+        ],
+    ),
+    (
         // Settings that are refused make every replica unready. Nodes can be drained all the same.
         &["--set=oscController.podDisruptionBudget.maxUnavailable=0"],
         &[
@@ -472,7 +492,7 @@ const ROWS: &[(&[&str], &[&str])] = &[
         &[
             RENEWAL,
             "--set=podLabels.a=b,podAnnotations.c=d,resources.limits.memory=1Gi,workerCluster.renewal.image.registry=own",
-            "--set=extraVolumes[0].name=ca,extraVolumeMounts[0].name=ca,extraVolumeMounts[0].mountPath=/ca",
+            "--set=extraVolumes[0].name=ca,extraVolumeMounts[0].name=ca,extraVolumeMounts[0].mountPath=/ca,dnsPolicy=Default",
         ],
         &[
             r#"CronJob one-renewal /spec/jobTemplate/spec/template/metadata/labels/a "b""#,
@@ -481,6 +501,7 @@ const ROWS: &[(&[&str], &[&str])] = &[
             r#"CronJob one-renewal /spec/jobTemplate/spec/template/spec/containers/0/image "own/osmctl:v1""#,
             r#"CronJob one-renewal /spec/jobTemplate/spec/template/spec/containers/0/volumeMounts/0/mountPath "/ca""#,
             r#"CronJob one-renewal /spec/jobTemplate/spec/template/spec/volumes/0/name "ca""#,
+            r#"CronJob one-renewal /spec/jobTemplate/spec/template/spec/dnsPolicy "Default""#,
         ],
     ),
     (
@@ -604,6 +625,11 @@ const REFUSED: &[(&str, &str)] = &[
         "metrics.prometheusRule.alerts.OSMNone.for=1m",
         "additional properties 'OSMNone' not allowed",
     ),
+    (
+        "metrics.prometheusRule.additionalRuleLabels.severity=x",
+        "each alert has its own: set metrics.prometheusRule.alerts.NAME.severity",
+    ),
+    ("strategy.type=x", "at '/strategy/type'"),
     ("securityContext.fsGroup=1", "set podSecurityContext.fsGroup"),
     ("global.imagePullSecrets={pull}", "imagePullSecrets"),
     (
@@ -761,6 +787,21 @@ async fn values_that_make_no_sense_are_refused_with_what_to_change() -> Result<(
     Ok(())
 }
 
+#[tokio::test]
+async fn every_object_has_the_common_labels_and_annotations() -> Result<()> {
+    let helm = Helm::without_cluster().await?;
+    for values in ci_values()? {
+        let values = format!("--values={}", values.display());
+        let common = "--set=commonLabels.a=b,commonAnnotations.c=d,extraObjects=null";
+        for object in render(&helm, &[&values, common]).await? {
+            let metadata = &object["metadata"];
+            let has = metadata["labels"]["a"] == "b" && metadata["annotations"]["c"] == "d";
+            assert!(has, "{values}: {object}");
+        }
+    }
+    Ok(())
+}
+
 /// As the page and the example show them.
 #[tokio::test]
 async fn settings_that_the_services_take_are_taken() -> Result<()> {
@@ -880,7 +921,7 @@ async fn the_api_server_would_take_every_object() -> Result<()> {
 const LIKE_NUMBERS: &[&str] = &[
     "--set-string=settingsConfigMap.name=007,imagePullSecrets[0].name=123,image.tag=1e3,priorityClassName=true,installation=1",
     "--set-json=log.filter=\"info: # x\"",
-    "--set-string=profileNamespaces={1e3},fallbackProfileNamespace=2e3,poolSettingsNamespaces={1e3},commonLabels.team=true,podAnnotations.a=1e3,podLabels.a=1e3",
+    "--set-string=profileNamespaces={1e3},fallbackProfileNamespace=2e3,poolSettingsNamespaces={1e3},commonLabels.team=true,commonAnnotations.a=1e3,podAnnotations.a=1e3,podLabels.a=1e3",
     "--set-string=serviceAccountAnnotations.a=true,extraEnv[0].name=A,extraEnv[0].value=1e3",
     "--set-string=machineDeploymentNamespaces={1e3,true}",
     "--set-string=nodeSelector.a=true,networkPolicy.apiServerCIDRs={::/0}",

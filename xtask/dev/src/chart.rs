@@ -1,4 +1,5 @@
-//! `cargo xtask chart`: generates parts of the Helm chart: the rights, and the schema of the settings.
+//! `cargo xtask chart`: generates parts of the Helm chart: the rights, the schema of the settings, and the
+//! table of values.
 
 use std::fs;
 use std::path::PathBuf;
@@ -20,12 +21,14 @@ pub fn files() -> Result<Vec<File>> {
         let path = directory().join(name);
         fs::read_to_string(&path).with_context(|| path.display().to_string())
     };
+    let values = read("values.yaml")?;
     let files = [
         ("files/permissions.yaml", rights()?),
         (
             "values.schema.json",
-            schema(&read("values.schema.json")?, &read("values.yaml")?)?,
+            schema(&read("values.schema.json")?, &values)?,
         ),
+        ("README.md", readme(&read("README.md")?, &values)?),
     ];
     Ok(files.map(|(name, text)| (directory().join(name), text)).to_vec())
 }
@@ -109,13 +112,54 @@ fn entry(grant: &Grant, when: &str) -> Result<Option<Value>> {
     ))
 }
 
-/// The schema of values with the schema of the settings, and with the values that are required.
+/// The schema of values with the schema of the settings, the comments of `values.yaml` as descriptions, and
+/// the values that are required.
 fn schema(schema: &str, values: &str) -> Result<String> {
     let mut schema: Value = serde_json::from_str(schema).context("values.schema.json")?;
     with_settings(&mut schema)?;
+    for (path, _, text) in described(values)? {
+        let place = format!("/properties/{}", path.replace('.', "/properties/"));
+        // The services share a schema, so their values have none here.
+        if let Some(Value::Object(fields)) = schema.pointer_mut(&place) {
+            fields.insert("description".to_owned(), text.into());
+        }
+    }
     let values: Value = serde_saphyr::from_str(values).context("values.yaml")?;
     with_required(&mut schema, "", &values)?;
     Ok(serde_json::to_string_pretty(&schema)? + "\n")
+}
+
+/// The README with the values as its last part, which starts after this line.
+fn readme(readme: &str, values: &str) -> Result<String> {
+    const START: &str = "| Value | Default | Description |\n|---|---|---|\n";
+    let (before, _) = readme
+        .split_once(START)
+        .context("README.md: no table of values")?;
+    let rows = described(values)?.into_iter().map(|(path, default, text)| {
+        let text = text.replace('|', "\\|");
+        format!("| `{path}` | `{default}` | {text} |\n")
+    });
+    Ok(format!("{before}{START}{}", rows.collect::<String>()))
+}
+
+/// Path, default and description of each value that has a comment `# -- …` in the line before it.
+fn described(text: &str) -> Result<Vec<(String, Value, &str)>> {
+    let values: Value = serde_saphyr::from_str(text).context("values.yaml")?;
+    let (mut path, mut comment, mut found) = (Vec::new(), None, Vec::new());
+    for line in text.lines() {
+        let content = line.trim_start();
+        if let Some(text) = content.strip_prefix("# -- ") {
+            comment = Some(text);
+        } else if let (Some((key, _)), false) = (content.split_once(':'), content.starts_with(['#', '-'])) {
+            path.truncate((line.len() - content.len()) / 2);
+            path.push(key);
+            if let Some(text) = comment.take() {
+                let default = values.pointer(&format!("/{}", path.join("/")));
+                found.push((path.join("."), default.context("a default")?.clone(), text));
+            }
+        }
+    }
+    Ok(found)
 }
 
 fn with_settings(schema: &mut Value) -> Result<()> {
@@ -211,15 +255,11 @@ mod tests {
     use osm_api::rbac::ClusterKind;
 
     use super::*;
-    use crate::generated;
+    use crate::generated::Generate;
 
     #[test]
     fn the_committed_files_are_what_the_code_says() {
-        let stale: Vec<_> = generated::stale(files().unwrap())
-            .into_iter()
-            .map(|(path, _)| path)
-            .collect();
-        assert!(stale.is_empty(), "run `cargo xtask chart`: {stale:?}");
+        Generate::CHECK.run("chart", files()).unwrap();
     }
 
     /// Templates and workflows name the services, because they cannot read the table.
@@ -288,7 +328,9 @@ mod tests {
                     .chars()
                     .take_while(|c| !c.is_whitespace() && !matches!(c, ')' | '#' | '"' | '{'))
                     .collect();
-                assert!(before.ends_with("/blob/main/"), "{file}: {page}");
+                // What is printed in a terminal names pages by their path.
+                let has_address = before.ends_with("/blob/main/");
+                assert_eq!(has_address, !file.ends_with(".txt"), "{file}: {page}");
                 let page = page.trim_end_matches('.');
                 assert!(crate::root().join(page).exists(), "{file}: {page}");
                 links += 1;

@@ -17,6 +17,10 @@ pub struct Generate {
 }
 
 impl Generate {
+    /// As with `--check`.
+    #[cfg(test)]
+    pub const CHECK: Self = Self { check: true };
+
     /// Writes or checks the files of `cargo xtask <command>`.
     ///
     /// # Errors

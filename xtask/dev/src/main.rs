@@ -53,7 +53,7 @@ enum Command {
     Bless(bless::Bless),
     Fleet(fleet::Fleet),
     Image(image::Image),
-    /// Generate parts of charts/operating-system-manager: permissions, and schema of the settings
+    /// Generate parts of charts/operating-system-manager: permissions, schema of the values, and their table
     Chart(Generate),
     /// Render the files in deploy: one installs the services without Helm, and one has the alerts
     Manifest(Generate),
