@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use osm_api::names;
 use osm_judges::packages;
 use osm_testkit::helm::{Helm, chart};
 use osm_testkit::process::ScratchDir;
@@ -173,6 +174,45 @@ async fn each_alert_fires_when_it_should_and_not_otherwise() -> Result<()> {
         promtool(&folder, &["test", "rules", "tests.yaml"]).await?;
     }
     Ok(())
+}
+
+/// The example for kube-state-metrics, with the labels that it exports.
+#[tokio::test]
+async fn the_rule_on_nodes_fires_if_those_of_a_pool_differ_for_a_week() -> Result<()> {
+    packages::ensure(&["prometheus"])?;
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/alert-nodes.yaml");
+    let example: Value = serde_saphyr::from_str(&std::fs::read_to_string(path)?)?;
+    let [pool, content] =
+        [names::POOL, names::CONTENT].map(|label| format!("label_{}", label.replace(['.', '/'], "_")));
+    let node = |name: &str, labels: &str| json!({"series": format!("kube_node_labels{{node={name:?}{labels}}}"), "values": "1x200"});
+    let of =
+        |name, of_pool: &str, with: &str| node(name, &format!(", {pool}={of_pool:?}, {content}={with:?}"));
+    let series = [
+        of("a", "p", "1"),
+        of("b", "p", "2"),
+        of("c", "q", "2"),
+        of("d", "q", "2"),
+        node("e", ""),
+    ];
+    let rule = by_name(&example["spec"])?
+        .remove("OSMNodesOfDifferentContents")
+        .context("the alert")?;
+    let mut annotations = rule["annotations"].clone();
+    for (name, template, value) in [
+        ("summary", "$value", "2"),
+        ("description", &*format!("$labels.{pool}"), "p"),
+    ] {
+        let filled = text(&annotations[name]).replace(&format!("{{{{ {template} }}}}"), value);
+        annotations[name] = json!(filled);
+    }
+    let expected = json!([{"exp_labels": {&pool: "p", "severity": "info"}, "exp_annotations": annotations}]);
+    let alert = |at, expected| json!({"eval_time": at, "alertname": "OSMNodesOfDifferentContents", "exp_alerts": expected});
+    let unit = json!({"rule_files": ["rules.yaml"], "evaluation_interval": "1h", "tests": [{"interval": "1h",
+        "input_series": series, "alert_rule_test": [alert("160h", json!([])), alert("170h", expected)]}]});
+    let folder = ScratchDir::new("osm-alerts-")?;
+    std::fs::write(folder.path().join("rules.yaml"), example["spec"].to_string())?;
+    std::fs::write(folder.path().join("tests.yaml"), unit.to_string())?;
+    promtool(&folder, &["test", "rules", "tests.yaml"]).await
 }
 
 /// A rule for all namespaces remembers the services of each for a day.

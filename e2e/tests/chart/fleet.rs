@@ -22,8 +22,9 @@ use serde_json::{Value, json};
 
 use crate::installing::{furnish, pool, published};
 use crate::page::{Person, read, section, section_blocks};
+use crate::prometheus::Prometheus;
 
-const DEADLINE: Duration = Duration::from_secs(180);
+pub const DEADLINE: Duration = Duration::from_secs(180);
 
 /// Namespace of the fleet.
 const NAMESPACE: &str = "osm";
@@ -307,12 +308,14 @@ async fn clusters_are_added_as_the_page_says_and_their_kubeconfigs_are_renewed()
         the_chart_has_what_osmctl_applies(&person, joining).await?;
     }
     let installed = start_fleet(&seed).await?;
+    let prometheus =
+        Prometheus::start(&installed, &["OSMClusterNotServed", "OSMNamespaceNotRegistered"]).await?;
     let add = section(&page, "Add a cluster")?;
     let serves = |error: anyhow::Error| error.context(installed.logs());
     person.run(&add).await.map_err(serves)?;
     let b_as_well = add.replace("cluster-a", "cluster-b").replace("user-a", "user-b");
     let printed = person.run(&b_as_well).await.map_err(serves)?;
-    let is_served = |line: &str| line.split_whitespace().skip(1).eq(["0/0", "-", "-", "-"]);
+    let is_served = |line: &str| line.split_whitespace().skip(1).eq(["osm", "0/0", "-", "-", "-"]);
     ensure!(
         printed.lines().filter(|line| is_served(line)).count() == 2,
         "{printed}"
@@ -335,10 +338,13 @@ async fn clusters_are_added_as_the_page_says_and_their_kubeconfigs_are_renewed()
             line("cluster-b").unwrap_or_default(),
         );
         let is_published =
-            a.contains(" 1/1 ") && a.split_whitespace().nth(2).is_some_and(|at| at.ends_with('Z'));
+            a.contains(" 1/1 ") && a.split_whitespace().nth(3).is_some_and(|at| at.ends_with('Z'));
         check(is_published && b.contains(" Joining: Kubeconfig") && b.contains("worker-csr-approver"))
     })
     .await?;
+    prometheus
+        .fires("OSMClusterNotServed", &[("condition", "Joining")])
+        .await?;
     let registration = |namespace: &str| {
         json!({"apiVersion": "operatingsystemmanager.k8c.io/v1alpha1",
         "kind": "WorkerCluster", "metadata": {"name": names::WORKER_CLUSTER, "namespace": namespace}, "spec": {}})
@@ -420,6 +426,7 @@ async fn clusters_are_added_as_the_page_says_and_their_kubeconfigs_are_renewed()
     let (observer, before) = (SecretWatch::start(a.admin()?).await?, versions(&a).await?);
     person.run(&section(&page, "Remove a cluster")?).await?;
     ends_to_serve(&installed, "cluster-a").await?;
+    prometheus.fires("OSMNamespaceNotRegistered", &[]).await?;
     assert_eq!(versions(&a).await?, before);
 
     // Added again, it is taken over as it is.

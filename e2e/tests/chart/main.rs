@@ -17,6 +17,7 @@ mod kkp;
 mod kubeone;
 mod manifest;
 mod page;
+mod prometheus;
 mod rendering;
 mod replace_machines;
 mod tutorial;

@@ -64,7 +64,9 @@ impl<'a> Stage<'a> {
         progress.step(&format!("{clusters} clusters with {} pools", options.pools));
         let mut stage = Self::start(progress, options, binaries, clusters).await?;
         let first = stage.clusters.healthy.first().context("a cluster")?;
-        let mut changed = Changed::new(first, options.pools).await?;
+        // Alone, with all, and with misbehaving ones.
+        let mut changed =
+            Changed::new(first, options.pools, options.pools.min(1) * 3 * options.changes).await?;
         stage.register(0..1).await?;
         stage.in_step().await?;
         let alone = stage.changes(&mut changed, "alone", None).await?;

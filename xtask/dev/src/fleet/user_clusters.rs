@@ -30,6 +30,9 @@ const ARRIVES_WITHIN: Duration = Duration::from_secs(180);
 /// How often it is looked whether a change has arrived. The watch has noted the time.
 const INTERVAL: Duration = Duration::from_millis(5);
 
+/// Below the limit of 50 documents that valid tokens may fetch.
+const CHANGES_PER_POOL: u32 = 40;
+
 /// How many user clusters there are.
 pub struct Wanted {
     pub healthy: u32,
@@ -109,14 +112,24 @@ pub struct Changed {
 }
 
 impl Changed {
-    pub async fn new(kubeconfig: &str, number: u32) -> Result<Self> {
+    /// Adds pools to the `number` that the cluster has, for `changes` of their content: secret-syncer publishes no more
+    /// contents of a pool within the lifetime of a token than [`CHANGES_PER_POOL`].
+    pub async fn new(kubeconfig: &str, number: u32, changes: u32) -> Result<Self> {
         let read = Kubeconfig::from_yaml(kubeconfig)?;
         let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
         let client = Client::try_from(config)?;
+        let pools: Api<MachineDeployment> = Api::namespaced(client.clone(), "kube-system");
+        let enough = number.max(changes.div_ceil(CHANGES_PER_POOL));
+        for added in number..enough {
+            let first = pools.get("pool-0").await?;
+            let mut pool = MachineDeployment::new(&format!("pool-{added}"), first.spec);
+            pool.metadata.annotations = first.metadata.annotations;
+            pools.create(&PostParams::default(), &pool).await?;
+        }
         Ok(Self {
-            secrets: SecretWatch::start(client.clone()).await?,
-            pools: Api::namespaced(client, "kube-system"),
-            number,
+            secrets: SecretWatch::start(client).await?,
+            pools,
+            number: enough,
             revision: 1,
         })
     }
