@@ -1,11 +1,11 @@
-//! Renders the chart as the manifests for Argo CD and Flux have it installed.
+//! Renders the chart with the examples of values: those for Argo CD and Flux, and those for production.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use osm_testkit::helm::Helm;
 use osm_testkit::process::ScratchDir;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const PUBLISHED: &str = "registry.example.com/osm/charts";
 
@@ -109,6 +109,23 @@ async fn flux_gets_the_published_chart_with_values_that_it_takes() -> Result<()>
     .await?;
     // Why the page says that Flux's fields for definitions have no effect.
     ensure!(!root().join("charts/operating-system-manager/crds").exists());
+    Ok(())
+}
+
+/// Who copies them has what the checklist asks for.
+#[tokio::test]
+async fn values_for_production_are_taken_and_do_what_the_checklist_says() -> Result<()> {
+    let text = std::fs::read_to_string(root().join("examples/values-production.yaml"))?;
+    let values: Value = serde_saphyr::from_str(&text)?;
+    osm_api::Settings::from_document(values["settings"].clone())?;
+    let objects = render(&json!("osm"), &json!("osm"), &values).await?;
+    for kind in ["NetworkPolicy", "PrometheusRule", "ServiceMonitor"] {
+        ensure!(objects.iter().any(|object| object["kind"] == kind), "no {kind}");
+    }
+    let deployments = objects.iter().filter(|object| object["kind"] == "Deployment");
+    for deployment in deployments {
+        assert_eq!(deployment["spec"]["replicas"], 2, "{deployment}");
+    }
     Ok(())
 }
 

@@ -166,7 +166,7 @@ async fn every_command_of_the_page_on_installing_does_what_it_says() -> Result<(
     let client = cluster.admin()?;
     let (install, uninstall) = until_uninstall(&read("install.md")?)?;
     person.run(&install).await?;
-    let deployments = Api::<Deployment>::namespaced(client.clone(), "kube-system");
+    let deployments = Api::<Deployment>::namespaced(client.clone(), "osm");
     let rolled_out = deployments.list(&ListParams::default()).await?;
     assert_eq!(rolled_out.items.len(), Service::ALL.len());
     let restarted = serde_json::to_string(&rolled_out)?

@@ -6,6 +6,7 @@ use std::process::Stdio;
 
 use anyhow::{Context, Result, bail, ensure};
 use osm_api::Settings;
+use osm_api::names::KUBE_SYSTEM;
 use osm_lab::machines;
 use osm_lab::release;
 use osm_lab::serve::files::FileServer;
@@ -76,6 +77,7 @@ impl AirGap {
             ("MIRROR_URL", format!("http://{}", mirror.ip())),
             ("REGISTRY_URL", format!("http://{registry}")),
             ("KUBELET_VERSION", Environment::KUBELET_VERSION.to_owned()),
+            ("NAMESPACE", KUBE_SYSTEM.to_owned()),
             ("ARCH", release::architecture()?.to_owned()),
         ];
         let air_gap = Self {

@@ -18,6 +18,9 @@ use crate::node::scenario_run::{READY, ScenarioRun};
 /// As the README names it.
 const RELEASE: &str = "osm";
 
+/// The namespace, as the README names it.
+const IN_NAMESPACE: &str = "--namespace osm --create-namespace";
+
 /// Addresses of pods, as the network plugin of the environment gives them.
 const PODS: &str = "10.244.1.0/24";
 
@@ -84,6 +87,9 @@ async fn install(run: &ScenarioRun<'_>, helm: &Helm, folder: &Path) -> Result<()
     std::os::unix::fs::symlink(root.join("charts"), folder.join("charts"))?;
     let readme = std::fs::read_to_string(root.join("README.md"))?;
     let commands = commands(&readme, "Install")?.replace("REGISTRY", &format!("{REGISTRY}/osm"));
+    ensure!(commands.contains(IN_NAMESPACE), "the README lacks {IN_NAMESPACE}");
+    // The environment looks for settings and configs there.
+    let commands = commands.replace(IN_NAMESPACE, &format!("--namespace {KUBE_SYSTEM}"));
     let output = helm
         .shell(&format!("{CARGO}\n{commands}"))
         .current_dir(folder)
