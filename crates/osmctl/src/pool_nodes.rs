@@ -154,9 +154,9 @@ pub fn text(pool: &ClusterPool<'_>, nodes: &[&PoolNode], now: Timestamp) -> Stri
 fn age(created: Timestamp, now: Timestamp) -> String {
     let seconds = now.duration_since(created).as_secs().max(0);
     match seconds {
-        ..120 => format!("{seconds}s"),
-        ..7_200 => format!("{}m", seconds / 60),
-        ..172_800 => format!("{}h", seconds / 3_600),
+        0..120 => format!("{seconds}s"),
+        120..7_200 => format!("{}m", seconds / 60),
+        7_200..172_800 => format!("{}h", seconds / 3_600),
         _ => format!("{}d", seconds / 86_400),
     }
 }

@@ -129,13 +129,7 @@ impl Status {
     }
 
     fn shown(&self, snapshot: &Snapshot) -> Result<(String, ExitCode)> {
-        if snapshot.lacks_installation() {
-            bail!(
-                "OSM is not installed in namespace {}: it has no profiles, no configs, and no ConfigMap {}; select the namespace with -n",
-                snapshot.namespace,
-                snapshot.settings_config_map
-            );
-        }
+        installation(snapshot)?;
         let (pools, now) = (snapshot.pools(), Timestamp::now());
         let Some(name) = &self.pool else {
             return Ok((table(snapshot, &pools, now), ExitCode::SUCCESS));
@@ -151,6 +145,19 @@ impl Status {
         let text = chain::text(&pool.to_string(), &links);
         Ok((text + &nodes.unwrap_or_default(), code))
     }
+}
+
+/// # Errors
+/// A namespace without anything of OSM.
+pub fn installation(snapshot: &Snapshot) -> Result<()> {
+    if snapshot.lacks_installation() {
+        bail!(
+            "OSM is not installed in namespace {}: it has no profiles, no configs, and no ConfigMap {}; select the namespace with -n",
+            snapshot.namespace,
+            snapshot.settings_config_map
+        );
+    }
+    Ok(())
 }
 
 /// The pools, and the services.

@@ -11,8 +11,8 @@ use osm_api::pool;
 
 use crate::chain::{self, Problem, State};
 use crate::cluster::{Flags, Needs, Readers};
-use crate::output;
 use crate::snapshot::{self, ClusterPool, Part, Snapshot};
+use crate::{output, status};
 
 /// Between two reads, and four times what a read takes, so that large clusters are not read all the time.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -112,6 +112,7 @@ fn look(snapshot: &Snapshot, pool: Option<&str>, now: Timestamp) -> Result<Found
     if let Some(unread) = unread {
         bail!("{}", unread.message);
     }
+    status::installation(snapshot)?;
     let pools = snapshot.pools();
     let pools: Vec<&ClusterPool<'_>> = match pool {
         Some(name) => vec![snapshot::find(&pools, name)?],

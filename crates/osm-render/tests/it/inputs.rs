@@ -65,7 +65,7 @@ fn harmless(os: &str) -> Value {
         "cluster": {"apiServer": "https://b25.example:6443", "ca": pem2},
         "late": {
             "api/token": "b26", "kubelet/token": "b27", "provisioning/secret-name": "b28", "provisioning/key": "b32",
-            "provisioning/sha256": "b29",
+            "provisioning/sha256": "b29", "pool/id": "b33", "pool/content": "b34",
             "registry/b12.example:5000/username": "b30", "registry/b12.example:5000/password": "b31",
         },
     })

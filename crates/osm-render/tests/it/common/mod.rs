@@ -218,6 +218,8 @@ pub fn values(digest: &str, issued: u64) -> LateValues {
         ("provisioning/secret-name", SECRET),
         ("provisioning/key", names::CLOUD_CONFIG_GZIP_KEY),
         ("provisioning/sha256", digest),
+        ("pool/id", "0123456789abcdef0123"),
+        ("pool/content", "0123456789abcdef"),
         ("rhel/password", "quo\"te's \\ and: # {{line"),
         ("rhel/activation-key", "quo\"te's \\ and: # {{line"),
     ]
