@@ -3,6 +3,8 @@
 //!
 //! A kubelet may change the labels of its own Node. So this is information, and nothing is decided by it.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::{Resource, ResourceExt};
@@ -37,11 +39,11 @@ pub fn of_machines(machines: &[Machine], sets: &[MachineSet], nodes: &[Node]) ->
         let set = sets.iter().find(|known| known.uid().as_deref() == Some(set))?;
         owner::<osm_api::MachineDeployment>(set).map(str::to_owned)
     };
+    let named = nodes.iter().map(|node| (node.name_any(), node));
+    let named: BTreeMap<String, &Node> = named.collect();
     let node_of = |machine: &Machine| {
         let name = machine.status.as_ref()?.node_ref.as_ref()?.get("name")?;
-        nodes
-            .iter()
-            .find(|node| Some(node.name_any().as_str()) == name.as_str())
+        named.get(name.as_str()?)
     };
     let found = machines.iter().filter_map(|machine| {
         let (pool, node) = (pool_of(machine)?, node_of(machine)?);
@@ -58,6 +60,7 @@ pub fn of_machines(machines: &[Machine], sets: &[MachineSet], nodes: &[Node]) ->
     });
     let mut found: Vec<PoolNode> = found.collect();
     found.sort_by(|a, b| a.name.cmp(&b.name));
+    found.dedup_by(|a, b| a.name == b.name);
     found
 }
 

@@ -57,6 +57,8 @@ pub struct Snapshot {
     pub nodes: Vec<PoolNode>,
     /// The Deployments of the services.
     pub services: Vec<Service>,
+    /// Namespaces whose MachineDeployments the services serve; empty: all.
+    pub served_namespaces: BTreeSet<String>,
     /// Whether the ServiceAccount of the upstream OSM exists, by which machines read its user data.
     pub has_go_account: bool,
     /// What could not be read.

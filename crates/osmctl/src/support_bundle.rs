@@ -1,9 +1,10 @@
 //! `osmctl support-bundle`: one archive with what the report of a problem needs.
 //!
 //! Of objects, only the fields in [`kinds`] are taken. Secrets, settings, documents, templates, environment
-//! variables, and the specs of MachineDeployments are not among them, because they may contain credentials.
+//! variables, arguments, and the specs of MachineDeployments are not among them, because they may contain credentials.
 
 use std::fs::OpenOptions;
+use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -15,10 +16,10 @@ use flate2::write::GzEncoder;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Event, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use kube::core::ApiResource;
 use osm_api::worker_cluster::WorkerCluster;
-use osm_api::{MachineDeployment, OperatingSystemConfig, OperatingSystemProfile};
+use osm_api::{MachineDeployment, OperatingSystemConfig, OperatingSystemProfile, names};
 use serde_json::Value;
 
 use crate::cluster::{self, List, Needs, PART_OF, Readers};
@@ -35,6 +36,16 @@ const METADATA: [&str; 6] = [
     "metadata/generation",
     "metadata/creationTimestamp",
     "metadata/deletionTimestamp",
+];
+
+/// The fields of Events about MachineDeployments, configs and profiles.
+const EVENTS: [&str; 6] = [
+    "type",
+    "reason",
+    "message",
+    "count",
+    "lastTimestamp",
+    "involvedObject",
 ];
 
 /// Write an archive with what the report of a problem needs
@@ -68,6 +79,8 @@ enum Place {
     Release,
     /// Namespace of the release, objects of the services alone.
     Services,
+    /// Namespace of the release, the Leases of replicas alone.
+    Replicas,
     /// Namespace of the configs.
     Configs,
     WorkerCluster,
@@ -151,7 +164,6 @@ fn kinds() -> Vec<Kind> {
                 "spec/replicas",
                 "spec/template/spec/containers/name",
                 "spec/template/spec/containers/image",
-                "spec/template/spec/containers/args",
                 "spec/template/spec/containers/resources",
                 "status",
             ],
@@ -170,22 +182,8 @@ fn kinds() -> Vec<Kind> {
         kind(
             "leases.json",
             ApiResource::erase::<Lease>(&()),
-            Place::Release,
+            Place::Replicas,
             &["metadata/labels", "spec"],
-        ),
-        kind(
-            "events.json",
-            ApiResource::erase::<Event>(&()),
-            Place::Release,
-            &[
-                "type",
-                "reason",
-                "message",
-                "count",
-                "lastTimestamp",
-                "eventTime",
-                "involvedObject",
-            ],
         ),
     ]
 }
@@ -199,21 +197,8 @@ impl SupportBundle {
         let now = Timestamp::now();
         let default = || format!("osm-support-{}.tar.gz", now.strftime("%Y%m%dT%H%M%SZ")).into();
         let path = self.output.clone().unwrap_or_else(default);
-        // Before the cluster is read, which takes time.
-        let archive = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&path);
-        let archive = archive
-            .with_context(|| format!("can't create {}; name another file with --output", path.display()))?;
-        let files = self.files(now).await;
-        if files.is_err() {
-            // Nothing is in it, and it must not be in the way of the next attempt.
-            drop(std::fs::remove_file(&path));
-        }
-        let files = files?;
-        let mut tar = tar::Builder::new(GzEncoder::new(archive, Compression::default()));
+        let files = self.files(now).await?;
+        let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::default()));
         for (name, text) in &files {
             let mut header = tar::Header::new_gnu();
             header.set_size(text.len() as u64);
@@ -221,7 +206,15 @@ impl SupportBundle {
             header.set_mtime(now.as_second().unsigned_abs());
             tar.append_data(&mut header, format!("osm-support/{name}"), text.as_bytes())?;
         }
-        tar.into_inner()?.finish()?.sync_all()?;
+        let archive = tar.into_inner()?.finish()?;
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path);
+        let written = file.and_then(|mut file| file.write_all(&archive));
+        written
+            .with_context(|| format!("can't write {}; name another file with --output", path.display()))?;
         let mut text = format!("{}\n", path.display());
         for (name, content) in &files {
             text.push_str(&format!(
@@ -237,13 +230,20 @@ impl SupportBundle {
     /// The files of the archive. What can't be read is in the first one.
     async fn files(&self, now: Timestamp) -> Result<Vec<(String, String)>> {
         let readers = Readers::connect(&self.cluster).await?;
-        let snapshot = readers.read(&self.cluster, Needs::STATUS).await?;
-        let mut unread: Vec<String> = snapshot
-            .unread
-            .iter()
-            .map(|unread| unread.message.clone())
-            .collect();
+        let mut unread = Vec::new();
+        // The logs may show why it fails.
+        let read = readers.read(&self.cluster, Needs::STATUS).await;
+        let snapshot = read.unwrap_or_else(|error| {
+            unread.push(format!("{error:#}"));
+            Snapshot {
+                namespace: self.cluster.namespace().to_owned(),
+                ..Snapshot::default()
+            }
+        });
+        unread.extend(snapshot.unread.iter().map(|unread| unread.message.clone()));
         let mut files = vec![("status.txt".to_owned(), status_of(&snapshot, now))];
+        let events = serde_json::to_value(&snapshot.events)?;
+        files.push(("events.json".to_owned(), kept(&events, &EVENTS)?));
         for kind in kinds() {
             match objects(&readers, &snapshot, &kind).await {
                 Ok(text) => files.push((kind.file.to_owned(), text)),
@@ -290,6 +290,7 @@ async fn objects(readers: &Readers, snapshot: &Snapshot, kind: &Kind) -> Result<
     let (reader, list) = match kind.place {
         Place::Release => (&readers.management, release),
         Place::Services => (&readers.management, release.labels(PART_OF)),
+        Place::Replicas => (&readers.management, release.labels(names::REPLICA_OF)),
         Place::Configs => (
             &readers.management,
             List::within(&kind.resource, &snapshot.namespace),
@@ -298,8 +299,11 @@ async fn objects(readers: &Readers, snapshot: &Snapshot, kind: &Kind) -> Result<
     };
     let fields: Vec<&str> = METADATA.iter().chain(kind.fields).copied().collect();
     let objects = reader.list::<Value>(&list).await?.objects;
-    let objects: Vec<Value> = objects.iter().map(|object| keep(object, &fields)).collect();
-    Ok(serde_json::to_string_pretty(&objects)? + "\n")
+    kept(&Value::Array(objects), &fields)
+}
+
+fn kept(objects: &Value, fields: &[&str]) -> Result<String> {
+    Ok(serde_json::to_string_pretty(&keep(objects, fields))? + "\n")
 }
 
 /// The fields at these paths. In a list, those of each item.

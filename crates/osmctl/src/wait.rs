@@ -4,10 +4,10 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use jiff::Timestamp;
 use kube::ResourceExt;
-use osm_api::pool;
+use osm_api::{OperatingSystemProfile, pool};
 
 use crate::chain::{self, Problem, State};
 use crate::cluster::{Flags, Needs, Readers};
@@ -20,9 +20,20 @@ const INTERVAL: Duration = Duration::from_secs(2);
 /// How long everything must be well. A service that has just started may not have looked at everything yet.
 const SETTLED: Duration = Duration::from_secs(5);
 
-/// How long osc-controller or secret-syncer must report the same problem: until then, it may be about what was
-/// there before the edit.
+/// How long a service must report the same problem: until then, it may be about what was there before the edit.
 const REFUSED: Duration = Duration::from_secs(15);
+
+/// Reasons of conditions, and of osmctl, that something will happen.
+const WAITS: [&str; 5] = [
+    "WaitingForRendering",
+    "WaitingForRevision",
+    "WaitingForThread",
+    "Retired",
+    "MachineDeploymentNotFound",
+];
+
+/// Reasons of a refused profile that go without an edit of it.
+const OF_OTHERS: [&str; 3] = ["ParentNotAccepted", "ParentNotFound", "ValidationAborted"];
 
 /// What a read shows.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -31,8 +42,12 @@ struct Found {
     waits: Vec<String>,
     /// Edits that are refused for certain.
     refused: Vec<String>,
+    /// Profiles that osp-controller refuses. A newer version of it may accept them.
+    refused_profiles: Vec<String>,
     /// What the services report, and that may be older than the last edit.
     reported: Vec<String>,
+    /// A service does not run its newest version.
+    is_rolling: bool,
 }
 
 /// Waits for one pool or all of them.
@@ -42,7 +57,7 @@ struct Found {
 pub async fn wait(flags: &Flags, needs: Needs, pool: Option<&str>, limit: Duration) -> Result<ExitCode> {
     let start = Instant::now();
     let readers = Readers::connect(flags).await?;
-    let first = readers.read(flags, needs).await?;
+    let first = complete(readers.read(flags, needs).await?)?;
     if first.services.is_empty() {
         let namespace = first.release();
         output::note(&format!(
@@ -51,12 +66,19 @@ pub async fn wait(flags: &Flags, needs: Needs, pool: Option<&str>, limit: Durati
     }
     let mut read = Ok(first);
     let (mut shown, mut pause) = (Vec::new(), INTERVAL);
-    let (mut well_since, mut reported) = (None, (Instant::now(), Vec::new()));
+    let (mut well_since, mut reported, mut has_rolled) = (None, (Instant::now(), Vec::new()), false);
     loop {
         let lines = match read {
             Ok(snapshot) => {
-                let found = look(&snapshot, pool, Timestamp::now())?;
-                if reported.1 != found.reported {
+                let mut found = look(&snapshot, pool, Timestamp::now())?;
+                has_rolled |= found.is_rolling;
+                let of_profiles = if has_rolled {
+                    &mut found.reported
+                } else {
+                    &mut found.refused
+                };
+                of_profiles.append(&mut found.refused_profiles);
+                if reported.1 != found.reported || found.is_rolling {
                     reported = (Instant::now(), found.reported.clone());
                 }
                 let is_refused = !found.reported.is_empty() && reported.0.elapsed() >= REFUSED;
@@ -93,8 +115,22 @@ pub async fn wait(flags: &Flags, needs: Needs, pool: Option<&str>, limit: Durati
         shown = lines;
         tokio::time::sleep(pause).await;
         let began = Instant::now();
-        read = readers.read(flags, needs).await;
+        let left = limit.saturating_sub(start.elapsed()).max(INTERVAL);
+        read = match tokio::time::timeout(left, readers.read(flags, needs)).await {
+            Ok(read) => read.and_then(complete),
+            Err(_) => Err(anyhow!("the cluster could not be read within the time limit")),
+        };
         pause = INTERVAL.max(began.elapsed() * 4);
+    }
+}
+
+/// # Errors
+/// Not all that it takes to decide could be read.
+fn complete(snapshot: Snapshot) -> Result<Snapshot> {
+    let mut unread = snapshot.unread.iter();
+    match unread.find(|unread| unread.part != Part::Events) {
+        Some(unread) => bail!("{}", unread.message),
+        None => Ok(snapshot),
     }
 }
 
@@ -103,61 +139,87 @@ fn text(lines: &[String]) -> String {
 }
 
 /// # Errors
-/// Not all that it takes to decide could be read, or the pool does not exist.
+/// A namespace without an installation, or a pool that does not exist.
 fn look(snapshot: &Snapshot, pool: Option<&str>, now: Timestamp) -> Result<Found> {
-    let unread = snapshot
-        .unread
-        .iter()
-        .find(|unread| !matches!(unread.part, Part::Events));
-    if let Some(unread) = unread {
-        bail!("{}", unread.message);
-    }
     status::installation(snapshot)?;
     let pools = snapshot.pools();
-    let pools: Vec<&ClusterPool<'_>> = match pool {
+    let selected: Vec<&ClusterPool<'_>> = match pool {
         Some(name) => vec![snapshot::find(&pools, name)?],
         None => pools.iter().collect(),
     };
     let mut found = Found::default();
     for service in snapshot.services.iter().filter(|service| !service.is_rolled_out) {
         let (name, ready, wanted) = (&service.name, service.ready, service.wanted);
+        found.is_rolling = true;
         found.waits.push(format!(
             "{name}: not all pods are of the newest version and ready ({ready}/{wanted})"
         ));
     }
-    // Those that pools ask for are in their chains.
-    for profile in snapshot.profiles.iter().filter(|_| pool.is_none()) {
+    let of_pool = selected
+        .iter()
+        .filter_map(|pool| snapshot.profile_name(pool.machine_deployment?));
+    let of_pool: Vec<(String, String)> = of_pool.collect();
+    for profile in &snapshot.profiles {
+        let name = (profile.namespace().unwrap_or_default(), profile.name_any());
+        if pool.is_none() || of_pool.contains(&name) {
+            found.look_at_profile(snapshot, profile);
+        }
+    }
+    for pool in selected {
+        found.look_at_pool(snapshot, pool, now);
+    }
+    Ok(found)
+}
+
+impl Found {
+    fn look_at_profile(&mut self, snapshot: &Snapshot, profile: &OperatingSystemProfile) {
         let name = format!(
             "{}/{}",
             profile.namespace().unwrap_or_default(),
             profile.name_any()
         );
         match chain::accepted(profile) {
-            Err(problem) => found.add("profile", &name, &problem, true),
-            Ok(_) => found
-                .waits
-                .extend(waits_for_parent(snapshot, profile).map(|what| format!("{name}: {what}"))),
+            Err(problem) => {
+                let line = line("profile", &name, &problem);
+                if problem.is_guess() {
+                    self.waits.push(line);
+                } else if OF_OTHERS.contains(&&*problem.reason) {
+                    self.reported.push(line);
+                } else {
+                    self.refused_profiles.push(line);
+                }
+            }
+            Ok(_) => {
+                let outdated = outdated_profile(snapshot, profile);
+                self.waits.extend(outdated.map(|by| {
+                    format!("{name}: osp-controller has not validated it with the newest version of {by} yet")
+                }));
+            }
         }
     }
-    for pool in pools {
-        found.look_at(snapshot, pool, now);
-    }
-    Ok(found)
-}
 
-impl Found {
-    fn look_at(&mut self, snapshot: &Snapshot, pool: &ClusterPool<'_>, now: Timestamp) {
+    fn look_at_pool(&mut self, snapshot: &Snapshot, pool: &ClusterPool<'_>, now: Timestamp) {
+        let served = &snapshot.served_namespaces;
+        let is_served = served.is_empty() || served.contains(&pool.namespace);
+        // Nothing will happen to them.
+        let is_left_alone = !is_served && pool.config.is_none()
+            || pool.machine_deployment.is_none() && pool.is_of_the_upstream_osm();
+        if is_left_alone {
+            return;
+        }
         let name = pool.to_string();
         let links = chain::chain(snapshot, pool, now);
         if let Some((link, problem)) = chain::first_problem(&links) {
-            // osmctl finds problems of these in the newest objects itself.
-            let is_certain = ["MachineDeployment", "profile", "settings"].contains(&link.name);
-            self.add(
-                link.name,
-                &name,
-                problem,
-                is_certain && pool.machine_deployment.is_some(),
-            );
+            let line = line(link.name, &name, problem);
+            // osmctl finds these in the newest objects itself. Profiles were looked at before.
+            let is_certain = ["MachineDeployment", "settings"].contains(&link.name);
+            if problem.is_guess() || WAITS.contains(&&*problem.reason) {
+                self.waits.push(line);
+            } else if is_certain {
+                self.refused.push(line);
+            } else {
+                self.reported.push(line);
+            }
         } else if links.iter().any(|link| link.state == State::Unknown) {
             self.waits.push(format!("{name}: not all of it could be read"));
         } else if let Some(input) = outdated(snapshot, pool) {
@@ -166,30 +228,27 @@ impl Found {
             ));
         }
     }
-
-    fn add(&mut self, link: &str, name: &str, problem: &Problem, is_certain: bool) {
-        let line = format!("{name}: {link}: {}: {}", problem.reason, problem.message);
-        if problem.is_guess() {
-            self.waits.push(line);
-        } else if is_certain {
-            self.refused.push(line);
-        } else {
-            self.reported.push(line);
-        }
-    }
 }
 
-/// What a profile extends, if it was validated with another version of it.
-fn waits_for_parent(snapshot: &Snapshot, profile: &osm_api::OperatingSystemProfile) -> Option<String> {
+fn line(link: &str, name: &str, problem: &Problem) -> String {
+    format!("{name}: {link}: {}: {}", problem.reason, problem.message)
+}
+
+/// What was edited since the profile was validated: the library of this version of osmctl, or a profile that it extends.
+fn outdated_profile(snapshot: &Snapshot, profile: &OperatingSystemProfile) -> Option<String> {
     let accepted = profile.status.as_ref()?.accepted.as_ref()?;
+    let library = accepted.library_version.as_ref();
+    if library.is_some_and(|library| *library != osm_render::library_version()) {
+        return Some("the library".to_owned());
+    }
     let parent = accepted.parents.iter().find(|parent| {
         let known = snapshot.profile((&parent.namespace, &parent.name));
-        known.is_some_and(|known| known.spec.version != parent.version)
+        known.is_some_and(|known| {
+            known.spec.version != parent.version
+                || chain::accepted(known).is_err_and(|problem| problem.is_guess())
+        })
     })?;
-    Some(format!(
-        "osp-controller has not validated it with the newest version of {} yet",
-        parent.name
-    ))
+    Some(parent.name.clone())
 }
 
 /// The first input that a pool is not rendered from in its newest form. Settings are compared as this version of osmctl
@@ -241,13 +300,7 @@ mod tests {
             is_rolled_out: true,
         });
         let template = pool::template_digest(&well.machine_deployments[0]);
-        let stored = well.configs[0]
-            .status
-            .as_mut()
-            .unwrap()
-            .rendered
-            .as_mut()
-            .unwrap();
+        let stored = status(&mut well).rendered.as_mut().unwrap();
         stored.settings_digest = Some(osm_api::Settings::default().digest().unwrap());
         stored.template_digest = Some(template);
         let accepted = json!({"version": "v1.0.0", "digest": "p", "templateEngine": "Handlebars",
@@ -258,10 +311,15 @@ mod tests {
         well
     }
 
-    fn conditions(
-        snapshot: &mut Snapshot,
-    ) -> &mut Vec<k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition> {
-        &mut snapshot.configs[0].status.as_mut().unwrap().conditions
+    fn status(snapshot: &mut Snapshot) -> &mut osm_api::OperatingSystemConfigStatus {
+        snapshot.configs[0].status.as_mut().unwrap()
+    }
+
+    fn is_rendered(snapshot: &mut Snapshot, is_true: bool, reason: &str) {
+        let rendered = condition("Rendered", is_true, reason, "no such field");
+        let conditions = &mut status(snapshot).conditions;
+        conditions.retain(|condition| condition.type_ != "Rendered");
+        conditions.push(serde_json::from_value(rendered).unwrap());
     }
 
     #[test]
@@ -272,7 +330,23 @@ mod tests {
             look(&snapshot, None, "2026-02-01T00:00:00Z".parse().unwrap())
         };
         assert_eq!(look(|_| ()).unwrap(), Found::default());
-        let waits: [(Edit, &str); 8] = [
+        let unserved = look(|s| {
+            s.served_namespaces.insert("other".to_owned());
+            s.configs.clear();
+        });
+        assert_eq!(unserved.unwrap(), Found::default());
+        let waits: [(Edit, &str); 10] = [
+            (
+                |s| is_rendered(s, true, "WaitingForRevision"),
+                "kube-system/workers: config: WaitingForRevision",
+            ),
+            (
+                |s| {
+                    let accepted = s.profiles[0].status.as_mut().unwrap().accepted.as_mut();
+                    accepted.unwrap().library_version = Some("other".to_owned());
+                },
+                "osm/osp-tiny: osp-controller has not validated it with the newest version of the library",
+            ),
             (
                 |s| s.services[0].is_rolled_out = false,
                 "osm-osc-controller: not all pods",
@@ -283,18 +357,12 @@ mod tests {
             ),
             (
                 |s| s.profiles[0].spec.version = "v1.0.1".to_owned(),
-                "osm/osp-tiny: osp-controller has not validated",
+                "osm/osp-tiny: osp-controller has not validated it with the newest version of osp-tiny",
             ),
             (
                 |s| {
-                    s.profiles[0]
-                        .status
-                        .as_mut()
-                        .unwrap()
-                        .accepted
-                        .as_mut()
-                        .unwrap()
-                        .digest = "new".to_owned()
+                    let accepted = s.profiles[0].status.as_mut().unwrap().accepted.as_mut();
+                    accepted.unwrap().digest = "new".to_owned();
                 },
                 "kube-system/workers: osc-controller has not rendered the newest version of the profile",
             ),
@@ -315,16 +383,7 @@ mod tests {
                 "kube-system/workers: osc-controller has not rendered the newest template",
             ),
             (
-                |s| {
-                    s.configs[0]
-                        .status
-                        .as_mut()
-                        .unwrap()
-                        .published
-                        .as_mut()
-                        .unwrap()
-                        .digest = "old".to_owned()
-                },
+                |s| status(s).published.as_mut().unwrap().digest = "old".to_owned(),
                 "kube-system/workers: Secrets: NotPublished",
             ),
         ];
@@ -333,39 +392,41 @@ mod tests {
             assert!(found.waits[0].starts_with(line), "{line}: {found:?}");
             assert!(found.refused.is_empty() && found.reported.is_empty(), "{found:?}");
         }
-        let refused: [(Edit, &str); 2] = [
-            (
-                |s| s.settings = Some("pauseImag: x".to_owned()),
-                "kube-system/workers: settings: SettingsInvalid",
-            ),
-            (
-                |s| {
-                    let refused = condition("Accepted", false, "TemplateInvalid", "no such field");
-                    s.profiles[0].status.as_mut().unwrap().conditions =
-                        vec![serde_json::from_value(refused).unwrap()];
-                },
-                "osm/osp-tiny: profile: TemplateInvalid: no such field",
-            ),
-        ];
-        for (edit, line) in refused {
-            let found = look(edit).unwrap();
-            assert!(found.refused[0].starts_with(line), "{line}: {found:?}");
-        }
+        let found = look(|s| s.settings = Some("pauseImag: x".to_owned())).unwrap();
+        assert!(
+            found.refused[0].starts_with("kube-system/workers: settings: SettingsInvalid"),
+            "{found:?}"
+        );
+        let refused = |reason: &str| {
+            let mut snapshot = well();
+            let refused = condition("Accepted", false, reason, "no such field");
+            let status = snapshot.profiles[0].status.as_mut().unwrap();
+            status.conditions = vec![serde_json::from_value(refused).unwrap()];
+            super::look(&snapshot, None, "2026-02-01T00:00:00Z".parse().unwrap()).unwrap()
+        };
+        let found = refused("TemplateInvalid");
+        let line = "osm/osp-tiny: profile: TemplateInvalid: no such field";
+        assert_eq!(found.refused_profiles, [line]);
+        // The edit of another object decides.
+        let found = refused("ParentNotAccepted");
+        assert!(
+            found.refused_profiles.is_empty() && found.reported.len() == 2,
+            "{found:?}"
+        );
         // It may be about the template before the edit.
-        let found = look(|s| {
-            let failed = condition("Rendered", false, "RenderFailed", "no such field");
-            conditions(s).retain(|condition| condition.type_ != "Rendered");
-            conditions(s).push(serde_json::from_value(failed).unwrap());
-        });
-        let found = found.unwrap();
+        let found = look(|s| is_rendered(s, false, "RenderFailed")).unwrap();
         assert_eq!(
             found.reported,
             ["kube-system/workers: config: RenderFailed: no such field"]
         );
-        let unread = look(|s| {
-            let (part, message) = (Part::Services, "cannot list deployments.apps".to_owned());
-            s.unread.push(Unread { part, message });
-        });
-        assert!(unread.unwrap_err().to_string().starts_with("cannot list"));
+        let mut unread = well();
+        let (part, message) = (Part::Services, "cannot list deployments.apps".to_owned());
+        unread.unread.push(Unread { part, message });
+        assert!(
+            complete(unread)
+                .unwrap_err()
+                .to_string()
+                .starts_with("cannot list")
+        );
     }
 }

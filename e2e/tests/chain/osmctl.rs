@@ -237,6 +237,14 @@ async fn waits_for_an_edit(world: &World) -> Result<()> {
         .expect(1, &["kube-system/workers: profile: ", "nothing.of.the.kind"])?;
     world.accepted_profile("osp-tiny", "v1.0.4", "three\n").await?;
     wait("workers").await?.expect(0, &[])?;
+
+    // There is no machine-controller that would give the template a revision.
+    let template = json!({"spec": {"template": {"spec": {"versions": {"kubelet": "1.33.9"}}}}});
+    world.patch_pool("workers", template).await?;
+    let waits = osmctl(&admin, &["status", "workers", "--wait", "--timeout", "20s"]).await?;
+    waits.expect(1, &["After 20 s, this is not up to date:\nkube-system/workers: "])?;
+    world.stamp("workers", 2).await?;
+    wait("workers").await?.expect(0, &[])?;
     Ok(())
 }
 

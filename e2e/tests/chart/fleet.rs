@@ -322,6 +322,7 @@ async fn clusters_are_added_as_the_page_says_and_their_kubeconfigs_are_renewed()
     );
     pool(&a, "one").await?;
     published(&a, &installed, "one").await?;
+    prometheus.is_silent().await?;
     osmctl_reads_a_cluster_of_a_fleet(&person).await?;
     osmctl_finds_the_clusters_that_change(&person).await?;
 
@@ -426,7 +427,9 @@ async fn clusters_are_added_as_the_page_says_and_their_kubeconfigs_are_renewed()
     let (observer, before) = (SecretWatch::start(a.admin()?).await?, versions(&a).await?);
     person.run(&section(&page, "Remove a cluster")?).await?;
     ends_to_serve(&installed, "cluster-a").await?;
-    prometheus.fires("OSMNamespaceNotRegistered", &[]).await?;
+    prometheus
+        .fires("OSMNamespaceNotRegistered", &[("namespace", "osm")])
+        .await?;
     assert_eq!(versions(&a).await?, before);
 
     // Added again, it is taken over as it is.

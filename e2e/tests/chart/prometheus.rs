@@ -70,6 +70,13 @@ impl Prometheus {
         })
     }
 
+    /// The alerts don't fire, although the services are scraped.
+    pub async fn is_silent(&self) -> Result<()> {
+        let scraped =
+            "count(osm_ready{component=\"osc-controller\"}) == 1 unless on () ALERTS{alertstate=\"firing\"}";
+        self.finds("no alert", scraped).await
+    }
+
     /// Waits until the alert fires with these labels.
     pub async fn fires(&self, alert: &str, labels: &[(&str, &str)]) -> Result<()> {
         let labels: String = labels
@@ -77,17 +84,23 @@ impl Prometheus {
             .map(|(name, value)| format!(", {name}={value:?}"))
             .collect();
         let query = format!("ALERTS{{alertstate=\"firing\", alertname={alert:?}{labels}}}");
-        wait_for(alert, DEADLINE, async || {
-            let output = Command::new("promtool")
-                .args(["query", "instant", &self.url, &query])
+        self.finds(alert, &query).await
+    }
+
+    /// Waits until the query has a result.
+    async fn finds(&self, what: &str, query: &str) -> Result<()> {
+        wait_for(what, DEADLINE, async || {
+            let mut promtool = Command::new("promtool");
+            let output = promtool
+                .args(["query", "instant", &self.url, query])
                 .output()
                 .await?;
             let [out, err] =
                 [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+            let log = self.process.log_tail(5);
             ensure!(
-                out.contains(alert),
-                "{query}: {out}{err}\n{}",
-                self.process.log_tail(5)
+                output.status.success() && !out.trim().is_empty(),
+                "{query}: {out}{err}\n{log}"
             );
             Ok(Some(()))
         })

@@ -10,7 +10,7 @@ use kube::api::{DynamicObject, ListParams, LogParams};
 use kube::core::{ApiResource, GroupVersionKind, Status};
 use kube::{Api, Client, Resource, ResourceExt};
 use osm_api::names::KUBE_SYSTEM;
-use osm_api::rbac::ClusterKind;
+use osm_api::rbac::{ClusterKind, RENEWAL, Service};
 use osm_api::strict;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -169,8 +169,8 @@ impl Reader {
         self.request("get", &what, read).await
     }
 
-    /// The newest lines of the logs of a pod, by the names of the pod and the container. If a container was restarted,
-    /// also those of the one before.
+    /// The newest lines of the logs of a service's pod, by the names of the pod and the container, without sidecars. If a
+    /// container was restarted, also those of the one before.
     pub async fn logs(&self, pod: &Pod, lines: i64) -> Vec<(String, Result<String, Failure>)> {
         let (pods, name) = (
             self.namespaced::<Pod>(&pod.namespace().unwrap_or_default()),
@@ -180,8 +180,11 @@ impl Reader {
             .status
             .iter()
             .flat_map(|status| status.container_statuses.iter().flatten());
+        let is_ours = |name: &str| {
+            [RENEWAL, "kkp"].contains(&name) || Service::ALL.iter().any(|service| service.name() == name)
+        };
         let mut logs = Vec::new();
-        for status in statuses {
+        for status in statuses.filter(|status| is_ours(&status.name)) {
             for previous in [false, true]
                 .into_iter()
                 .take(1 + usize::from(status.restart_count > 0))
@@ -189,6 +192,7 @@ impl Reader {
                 let params = LogParams {
                     container: Some(status.name.clone()),
                     tail_lines: Some(lines),
+                    limit_bytes: Some(1 << 20),
                     previous,
                     ..LogParams::default()
                 };

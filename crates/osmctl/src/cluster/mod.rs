@@ -298,9 +298,12 @@ impl Gatherer<'_> {
             .from
             .management
             .get::<WorkerCluster>(&namespace, names::WORKER_CLUSTER);
-        // Someone who may not read it has an installation that serves one cluster.
-        let Ok(Some(cluster)) = cluster.await else {
-            return;
+        let cluster = match cluster.await {
+            Ok(Some(cluster)) => cluster,
+            Ok(None) => return,
+            // Someone who may not read it has an installation that serves one cluster.
+            Err(failure) if failure.is_forbidden() || failure.is_not_found() => return,
+            Err(failure) => return self.note(Part::Release, failure.to_string()),
         };
         match self.release(&namespace).await {
             Ok(Some(release)) => {
@@ -477,7 +480,14 @@ impl Gatherer<'_> {
         let list = List::within(&kind, self.snapshot.release()).labels(PART_OF);
         match self.from.management.list::<Deployment>(&list).await {
             Ok(listed) => {
-                let mut found: Vec<Service> = self.kept(Part::Services, listed).iter().map(service).collect();
+                let deployments = self.kept(Part::Services, listed);
+                let arguments = deployments.iter().flat_map(arguments);
+                let served = arguments.filter_map(|argument| {
+                    let names = argument.strip_prefix("--machine-deployment-namespaces=")?;
+                    Some(names.split(',').map(str::to_owned).collect::<Vec<String>>())
+                });
+                self.snapshot.served_namespaces = served.flatten().filter(|name| !name.is_empty()).collect();
+                let mut found: Vec<Service> = deployments.iter().map(service).collect();
                 found.sort_by(|a, b| a.name.cmp(&b.name));
                 self.snapshot.services = found;
             }
@@ -584,7 +594,8 @@ fn service(deployment: &Deployment) -> Service {
         ready,
         wanted,
         image: image.unwrap_or_default(),
-        is_rolled_out: is_observed && pods.iter().all(|pods| pods.unwrap_or(0) == wanted),
+        // Without pods, nothing reaches the Secrets.
+        is_rolled_out: wanted > 0 && is_observed && pods.iter().all(|pods| pods.unwrap_or(0) == wanted),
     }
 }
 
