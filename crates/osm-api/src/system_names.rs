@@ -26,6 +26,23 @@ pub fn check_name(name: &str, others: &str) -> Result<(), String> {
     ))
 }
 
+/// A kernel parameter's name with dots between its parts. Where a slash comes first, slashes separate the
+/// parts, and dots are part of them (sysctl.d(5)).
+#[must_use]
+pub fn dotted(name: &str) -> String {
+    match name.find(['.', '/']).and_then(|at| name.get(at..)) {
+        Some(rest) if rest.starts_with('/') => {
+            let swap = |c| match c {
+                '/' => '.',
+                '.' => '/',
+                other => other,
+            };
+            name.chars().map(swap).collect()
+        }
+        _ => name.to_owned(),
+    }
+}
+
 /// The value of a kernel parameter.
 ///
 /// # Errors

@@ -301,7 +301,7 @@ mod tests {
             ((1, 34, 4), "1.34.0", false),
             ((1, 35, 2), "1.35.0", true),
             ((1, 20, 0), "1.33.0", false),
-            ((1, 99, 0), "1.36.0", false),
+            ((1, 99, 0), "1.37.0", false),
         ] {
             let kubelet = Version::new(kubelet.0, kubelet.1, kubelet.2);
             let source = Source::of(Artefact::Crictl, &settings, &kubelet);

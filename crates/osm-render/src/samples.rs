@@ -35,7 +35,7 @@ containerd:
     - {host: "registry.example:5000", credentials: {namespace: kube-system, name: own}}
     - {host: _default, mirrors: [{url: "https://mirror.example"}]}
 downloads:
-  kubelet: {baseURL: "https://files.example/k8s", sha256: {1.33.0: &sums {amd64: &sum "0000000000000000000000000000000000000000000000000000000000000000", arm64: *sum}, 1.36.0: *sums}}
+  kubelet: {baseURL: "https://files.example/k8s", sha256: {1.33.0: &sums {amd64: &sum "0000000000000000000000000000000000000000000000000000000000000000", arm64: *sum}, 1.37.0: *sums}}
   containerd: {version: 2.2.9, baseURL: "https://files.example/containerd", sha256: *sums}
   runc: {version: 1.3.6, baseURL: "https://files.example/runc", sha256: *sums}
   cni: {version: 1.9.1, baseURL: "https://files.example/cni", sha256: *sums}

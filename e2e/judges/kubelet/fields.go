@@ -56,7 +56,8 @@ func (w *walker) addFields(name string, t reflect.Type) error {
 		var err error
 		switch {
 		case key == "-":
-		case strings.Contains(options, "inline"):
+		// Since 1.37, the tags of embedded structs don't say it.
+		case strings.Contains(options, "inline"), field.Anonymous && key == "":
 			err = w.addFields(name, field.Type)
 		case key == "":
 			err = fmt.Errorf("%s.%s has no name in JSON", name, field.Name)

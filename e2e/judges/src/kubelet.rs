@@ -13,7 +13,7 @@ use crate::containerd::without_places;
 use crate::program::{ask, copied, go_program_in, go_source, run};
 
 /// The minor versions that there are judges for.
-pub const KUBELET_MINORS: [&str; 4] = ["1.33", "1.34", "1.35", "1.36"];
+pub const KUBELET_MINORS: [&str; 5] = ["1.33", "1.34", "1.35", "1.36", "1.37"];
 
 const KUBERNETES: &str = "k8s.io/kubernetes";
 

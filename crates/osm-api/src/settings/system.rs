@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::kubelet::KubeletDefaults;
 use super::validation::{Problems, is_host_name};
 use crate::profile::SysctlValue;
-use crate::system_names::{IN_KERNEL_MODULES, IN_SYSCTLS, check_name, check_sysctl_value};
+use crate::system_names::{IN_KERNEL_MODULES, IN_SYSCTLS, check_name, check_sysctl_value, dotted};
 
 /// The largest swap file, in MiB: 1 TiB. More is a mistake in the unit.
 const MAX_SWAP_MEBIBYTES: u32 = 1024 * 1024;
@@ -148,22 +148,6 @@ impl System {
                 && configured("featureGates.NodeSwap") != Some(false),
             &rule("the feature gate NodeSwap of the kubelet"),
         );
-    }
-}
-
-/// A kernel parameter's name with dots between its parts. Where a slash comes first, slashes separate the
-/// parts, and dots are part of them (sysctl.d(5)).
-fn dotted(name: &str) -> String {
-    match name.find(['.', '/']).and_then(|at| name.get(at..)) {
-        Some(rest) if rest.starts_with('/') => {
-            let swap = |c| match c {
-                '/' => '.',
-                '.' => '/',
-                other => other,
-            };
-            name.chars().map(swap).collect()
-        }
-        _ => name.to_owned(),
     }
 }
 

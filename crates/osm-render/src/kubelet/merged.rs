@@ -60,7 +60,7 @@ impl<'a> Merged<'a> {
         let defaults = json!({
             "cgroupsPerQOS": true, "containerLogMaxFiles": 5, "containerLogMaxWorkers": 1, "containerLogMonitorInterval": "10s",
             "cpuCFSQuotaPeriod": "100ms", "enableSystemLogHandler": true, "enforceNodeAllocatable": ["pods"], "eventRecordQPS": 50,
-            "imageGCHighThresholdPercent": 85, "imageGCLowThresholdPercent": 80, "memoryThrottlingFactor": 0.9, "serializeImagePulls": is_serial,
+            "imageGCHighThresholdPercent": 85, "imageGCLowThresholdPercent": 80, "serializeImagePulls": is_serial,
         });
         let of_zero = json!({
             "cpuManagerPolicy": "none", "hairpinMode": "promiscuous-bridge", "imageMinimumGCAge": "2m",

@@ -1,12 +1,12 @@
 //! Checks what a kubelet refuses at its start although each field has its type: the rules of
 //! `ValidateKubeletConfiguration` in pkg/kubelet/apis/config/validation/validation.go of Kubernetes 1.33 to
-//! 1.36 and of what it calls, and those of what its program does next. tests/it/kubelet_values.rs holds the
+//! 1.37 and of what it calls, and those of what its program does next. tests/it/kubelet_values.rs holds the
 //! former against Kubernetes' own code.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-use osm_api::{kubelet_value, labels};
+use osm_api::{kubelet_value, labels, system_names};
 use regex::Regex;
 use serde_json::Value;
 
@@ -62,11 +62,12 @@ const NUMBERS: [(&str, f64, f64); 24] = [
 const MAX: f64 = f64::INFINITY;
 
 /// Fields that may only be set while a feature gate is on, and the gate.
-const GATED: [(&str, &str); 14] = [
+const GATED: [(&str, &str); 15] = [
     (
         "crashLoopBackOff.maxContainerRestartPeriod",
         "KubeletCrashLoopBackOffMax",
     ),
+    ("defaultPodSysctls", "DefaultPodSysctls"),
     ("enableSystemLogQuery", "NodeLogQuery"),
     ("imageMaximumGCAge", "ImageMaximumGCAge"),
     (
@@ -129,10 +130,28 @@ const ENFORCED: [(&str, Option<&str>); 6] = [
     ("kube-reserved-compressible", Some("kubeReservedCgroup")),
 ];
 
+/// Kernel parameters that each pod can have for itself, besides those with the beginnings
+/// [`NAMESPACED_STARTS`] (`namespaceOf` in node/util/sysctl/namespace.go of k8s.io/component-helpers).
+const NAMESPACED: [&str; 11] = [
+    "kernel.domainname",
+    "kernel.msg",
+    "kernel.msgmax",
+    "kernel.msgmnb",
+    "kernel.msgmni",
+    "kernel.sem",
+    "kernel.shm",
+    "kernel.shm_rmid_forced",
+    "kernel.shmall",
+    "kernel.shmmax",
+    "kernel.shmmni",
+];
+
+const NAMESPACED_STARTS: [&str; 3] = ["fs.mqueue.", "net.", "user."];
+
 type Contradicts = fn(&Merged) -> bool;
 
 /// Fields that contradict each other, when they do, and what to do about it.
-const PAIRS: [(&[&str], Contradicts, &str); 15] = [
+const PAIRS: [(&[&str], Contradicts, &str); 16] = [
     (
         &["systemCgroups", "cgroupRoot"],
         |c| c.is_set("systemCgroups") && !c.is_set("cgroupRoot"),
@@ -217,6 +236,18 @@ const PAIRS: [(&[&str], Contradicts, &str); 15] = [
         &["memoryReservationPolicy", "featureGates.MemoryQoS"],
         |c| c.is_off("MemoryQoS") && c.since(36) && c.text("memoryReservationPolicy") == "TieredReservation",
         "can only be TieredReservation with the feature gate MemoryQoS",
+    ),
+    (
+        &["memoryThrottlingFactor", "featureGates.MemoryQoS"],
+        // The default of older kubelets, which files may still have.
+        #[expect(clippy::float_cmp, reason = "Kubernetes compares the same two numbers.")]
+        |c| {
+            c.is_off("MemoryQoS")
+                && c.since(37)
+                && c.number("memoryThrottlingFactor")
+                    .is_some_and(|factor| factor != 0.9)
+        },
+        "can only be another number than 0.9 with the feature gate MemoryQoS",
     ),
     (
         &["logging.format", "featureGates.LoggingBetaOptions"],
@@ -327,6 +358,7 @@ pub(super) fn broken(c: &Merged) -> Vec<Broken> {
     gates(c, &mut all);
     enforced(c, &mut all);
     reserved_memory(c, &mut all);
+    pod_sysctls(c, &mut all);
     texts(c, &mut all);
     all.0
 }
@@ -337,6 +369,8 @@ fn is_used(c: &Merged, field: &str) -> bool {
         "tracing" | "crashLoopBackOff.maxContainerRestartPeriod" | "topologyManagerPolicyOptions" => {
             c.get(field).is_some()
         }
+        // Even if all parameters are 0.
+        "defaultPodSysctls" => c.entries(field).next().is_some(),
         _ => c.is_set(field),
     }
 }
@@ -472,6 +506,30 @@ fn reserved_memory(c: &Merged, all: &mut Found) {
     }
 }
 
+fn pod_sysctls(c: &Merged, all: &mut Found) {
+    let list = "defaultPodSysctls";
+    if !c.is_on("DefaultPodSysctls") {
+        return;
+    }
+    let mut seen = BTreeSet::new();
+    for (name, _) in c.entries(list) {
+        let field = format!("{list}.{name}");
+        let dotted = system_names::dotted(name);
+        let is_valid = is_sysctl(name);
+        all.check(&field, !is_valid, || {
+            "must be the name of a kernel parameter, such as net.core.somaxconn".to_owned()
+        });
+        let is_namespaced =
+            NAMESPACED.contains(&&*dotted) || NAMESPACED_STARTS.iter().any(|start| dotted.starts_with(start));
+        all.check(&field, is_valid && !is_namespaced, || {
+            "must be a kernel parameter that a pod can have for itself, such as net.core.somaxconn".to_owned()
+        });
+        all.check(&field, is_valid && !seen.insert(dotted), || {
+            "must not be listed twice, with dots and with slashes".to_owned()
+        });
+    }
+}
+
 fn texts(c: &Merged, all: &mut Found) {
     for (i, taint) in c.list("registerWithTaints").iter().enumerate() {
         let text = |name| taint.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -585,6 +643,15 @@ fn after_validation(c: &Merged, all: &mut Found) {
     if let Some(Err(rule)) = size.map(kubelet_value::log_size) {
         all.check("containerLogMaxSize", true, || rule.to_owned());
     }
+}
+
+/// `isValidSysctlName` in pkg/kubelet/apis/config/validation/validation.go.
+fn is_sysctl(name: &str) -> bool {
+    static NAME: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        let part = "[a-z0-9](?:[-_a-z0-9]*[a-z0-9])?";
+        Regex::new(&format!("^(?:{part}[./])*{part}$")).ok()
+    });
+    name.len() <= 253 && NAME.as_ref().is_none_or(|form| form.is_match(name))
 }
 
 /// `Parse` in cpuset/cpuset.go of k8s.io/utils.

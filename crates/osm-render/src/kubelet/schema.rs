@@ -5,7 +5,7 @@
 use osm_api::Pool;
 
 /// Oldest and newest minor version of Kubernetes 1 that templates are tested with.
-pub(crate) const TESTED_MINORS: (u64, u64) = (33, 36);
+pub(crate) const TESTED_MINORS: (u64, u64) = (33, 37);
 
 const FIELDS: &str = include_str!("fields.txt");
 const GATES: &str = include_str!("gates.txt");

@@ -130,6 +130,8 @@ const REFUSED: &str = "
     34 | {topologyManagerPolicy: s77} | kubelet.configuration.topologyManagerPolicy: must be one of none, best-effort
     34 | {featureGates: {KubeletEnsureSecretPulledImages: true}, imagePullCredentialsVerificationPolicy: s77} | imagePullCredentialsVerificationPolicy: must be one of NeverVerify,
     33 | {imagePullCredentialsVerificationPolicy: NeverVerify} | can only be set with the feature gate KubeletEnsureSecretPulledImages
+    37 | {featureGates: {DefaultPodSysctls: true}, defaultPodSysctls: {vm.swappiness: s77}} | kubelet.configuration.defaultPodSysctls.vm.swappiness: must be a kernel parameter that a pod can have for itself
+    37 | {featureGates: {MemoryQoS: false}, memoryThrottlingFactor: 0.77} | kubelet.configuration.memoryThrottlingFactor (0.77): can only be another number than 0.9 with the feature gate MemoryQoS
     36 | {featureGates: {GangScheduling: true}} | featureGates.GangScheduling (true): needs the feature gate GenericWorkload
     34 | {evictionHard: {memory.available: s77}} | kubelet.configuration.evictionHard.memory.available: must be a quantity
     34 | {evictionHard: {memory.free: 77Mi}} | is not an eviction signal

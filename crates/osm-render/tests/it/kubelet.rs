@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::common::compiled;
 
 /// Configurations, some of which are usual, and many of which no kubelet can decode.
-const CONFIGURATIONS: [&str; 74] = [
+const CONFIGURATIONS: [&str; 75] = [
     "{apiVersion: kubelet.config.k8s.io/v1beta1, kind: KubeletConfiguration}",
     "{maxPods: 0, podPidsLimit: -1, memoryThrottlingFactor: 0.9, seccompDefault: true}",
     "{evictionHard: {memory.available: 5%, nodefs.available: 1Gi, pid.available: 0%}}",
@@ -85,6 +85,7 @@ const CONFIGURATIONS: [&str; 74] = [
     "{featureGates: {KubeletTracing: false}}",
     "{memoryReservationPolicy: None}",
     "{tlsCurvePreferences: [29]}",
+    "{defaultPodSysctls: {net.core.somaxconn: '9'}, featureGates: {DefaultPodSysctls: true}}",
     "{userNamespaces: {idsPerPod: 65536}}",
 ];
 

@@ -66,7 +66,10 @@ const GOOD: &str = "
 {tracing: {samplingRatePerMillion: 1000000, endpoint: 'localhost:4317'}}
 {tracing: {endpoint: 'DNS://a.example:4317/b?c#d'}}
 {tracing: {endpoint: 'unix:///run/a.sock', samplingRatePerMillion: 0}}
-{memoryThrottlingFactor: 1.0}
+{memoryThrottlingFactor: 1.0, featureGates: {MemoryQoS: true}}
+{memoryThrottlingFactor: 0.9}
+{featureGates: {DefaultPodSysctls: true}, defaultPodSysctls: {net/ipv4/conf/eth0.1/rp_filter: '0', kernel.shmmax: '1', user.a_b-c: ''}}
+{defaultPodSysctls: {}}
 {featureGates: {NodeLogQuery: true}, enableSystemLogQuery: true}
 {enableSystemLogQuery: false, enableSystemLogHandler: false}
 {podLogsDir: /var/log/a.b}
@@ -177,6 +180,13 @@ const BAD: &str = "
 {tracing: {endpoint: a}, featureGates: {KubeletTracing: false}}
 {memoryThrottlingFactor: 0}
 {memoryThrottlingFactor: 1.1}
+{memoryThrottlingFactor: 0.8, featureGates: {MemoryQoS: false}}
+{defaultPodSysctls: {net.core.somaxconn: '0'}, featureGates: {DefaultPodSysctls: false}}
+{defaultPodSysctls: {net.core.Somaxconn: '1'}, featureGates: {DefaultPodSysctls: true}}
+{defaultPodSysctls: {net.core.: '1'}, featureGates: {DefaultPodSysctls: true}}
+{defaultPodSysctls: {vm.swappiness: '1'}, featureGates: {DefaultPodSysctls: true}}
+{defaultPodSysctls: {netfilter: '1'}, featureGates: {DefaultPodSysctls: true}}
+{defaultPodSysctls: {net.core.somaxconn: '1', net/core/somaxconn: '2'}, featureGates: {DefaultPodSysctls: true}}
 {enableSystemLogQuery: true, featureGates: {NodeLogQuery: false}}
 {enableSystemLogQuery: true, enableSystemLogHandler: false, featureGates: {NodeLogQuery: true}}
 {containerLogMaxWorkers: 0}

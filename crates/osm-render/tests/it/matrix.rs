@@ -10,7 +10,7 @@ use crate::common::{EVERYTHING, any_values, cluster, compiled, content};
 use crate::common::{give_static_address, named, noise, pool, values};
 
 const CA: &str = "-----BEGIN CERTIFICATE-----\nTWFueSBtYWNoaW5lcw==\n-----END CERTIFICATE-----\n";
-const KUBELETS: [&str; 2] = ["1.33.0", "1.36.3"];
+const KUBELETS: [&str; 2] = ["1.33.0", "1.37.2"];
 const FAMILIES: [&str; 4] = ["IPv4", "IPv6", "IPv4+IPv6", "IPv6+IPv4"];
 
 /// What would take the network away from a machine that has one.
