@@ -29,24 +29,12 @@ use crate::{chain, output, pool_nodes, status};
 /// Lines of each container's log.
 const LOG_LINES: i64 = 2_000;
 
-const METADATA: [&str; 6] = [
-    "metadata/name",
-    "metadata/namespace",
-    "metadata/uid",
-    "metadata/generation",
-    "metadata/creationTimestamp",
-    "metadata/deletionTimestamp",
-];
+/// Fields of all objects: paths, separated by spaces.
+const METADATA: &str = "metadata/name metadata/namespace metadata/uid metadata/generation \
+    metadata/creationTimestamp metadata/deletionTimestamp";
 
 /// The fields of Events about MachineDeployments, configs and profiles.
-const EVENTS: [&str; 6] = [
-    "type",
-    "reason",
-    "message",
-    "count",
-    "lastTimestamp",
-    "involvedObject",
-];
+const EVENTS: &str = "type reason message count lastTimestamp involvedObject";
 
 /// Write an archive with what the report of a problem needs
 ///
@@ -71,7 +59,8 @@ struct Kind {
     file: &'static str,
     resource: ApiResource,
     place: Place,
-    fields: &'static [&'static str],
+    /// As [`METADATA`].
+    fields: &'static str,
 }
 
 enum Place {
@@ -98,92 +87,50 @@ fn kinds() -> Vec<Kind> {
             "machinedeployments.json",
             ApiResource::erase::<MachineDeployment>(&()),
             Place::WorkerCluster,
-            &[
-                "spec/replicas",
-                "spec/paused",
-                "spec/template/spec/versions",
-                "status",
-            ],
+            "spec/replicas spec/paused spec/template/spec/versions status",
         ),
         kind(
             "configs.json",
             ApiResource::erase::<OperatingSystemConfig>(&()),
             Place::Configs,
-            &[
-                "spec/poolRef",
-                "status/conditions",
-                "status/profile",
-                "status/published",
-                "status/retired",
-                "status/rendered/digest",
-                "status/rendered/contentID",
-                "status/rendered/revision",
-                "status/rendered/templateDigest",
-                "status/rendered/profile",
-                "status/rendered/settingsDigest",
-                "status/rendered/apiServer",
-                "status/rendered/userDataBytes",
-                "status/rendered/osName",
-                "status/rendered/cloudProvider",
-            ],
+            "spec/poolRef status/conditions status/profile status/published status/retired \
+             status/rendered/digest status/rendered/contentID status/rendered/revision \
+             status/rendered/templateDigest status/rendered/profile status/rendered/settingsDigest \
+             status/rendered/apiServer status/rendered/userDataBytes status/rendered/osName \
+             status/rendered/cloudProvider",
         ),
         kind(
             "profiles.json",
             ApiResource::erase::<OperatingSystemProfile>(&()),
             Place::Release,
-            &[
-                "spec/version",
-                "spec/osName",
-                "spec/osVersion",
-                "spec/templateEngine",
-                "spec/supportedCloudProviders/name",
-                "status/conditions",
-                "status/observedGeneration",
-                "status/accepted/version",
-                "status/accepted/digest",
-                "status/accepted/libraryVersion",
-                "status/accepted/parents",
-            ],
+            "spec/version spec/osName spec/osVersion spec/templateEngine spec/supportedCloudProviders/name \
+             status/conditions status/observedGeneration status/accepted/version status/accepted/digest \
+             status/accepted/libraryVersion status/accepted/parents",
         ),
         kind(
             "workerclusters.json",
             ApiResource::erase::<WorkerCluster>(&()),
             Place::Configs,
-            &[
-                "metadata/labels",
-                "spec/joining",
-                "spec/profileAliases",
-                "status/conditions",
-            ],
+            "metadata/labels spec/joining spec/profileAliases status/conditions",
         ),
         kind(
             "deployments.json",
             ApiResource::erase::<Deployment>(&()),
             Place::Services,
-            &[
-                "spec/replicas",
-                "spec/template/spec/containers/name",
-                "spec/template/spec/containers/image",
-                "spec/template/spec/containers/resources",
-                "status",
-            ],
+            "spec/replicas spec/template/spec/containers/name spec/template/spec/containers/image \
+             spec/template/spec/containers/resources status",
         ),
         kind(
             "pods.json",
             ApiResource::erase::<Pod>(&()),
             Place::Services,
-            &[
-                "spec/nodeName",
-                "status/phase",
-                "status/conditions",
-                "status/containerStatuses",
-            ],
+            "spec/nodeName status/phase status/conditions status/containerStatuses",
         ),
         kind(
             "leases.json",
             ApiResource::erase::<Lease>(&()),
             Place::Replicas,
-            &["metadata/labels", "spec"],
+            "metadata/labels spec",
         ),
     ]
 }
@@ -243,7 +190,7 @@ impl SupportBundle {
         unread.extend(snapshot.unread.iter().map(|unread| unread.message.clone()));
         let mut files = vec![("status.txt".to_owned(), status_of(&snapshot, now))];
         let events = serde_json::to_value(&snapshot.events)?;
-        files.push(("events.json".to_owned(), kept(&events, &EVENTS)?));
+        files.push(("events.json".to_owned(), kept(&events, EVENTS)?));
         for kind in kinds() {
             match objects(&readers, &snapshot, &kind).await {
                 Ok(text) => files.push((kind.file.to_owned(), text)),
@@ -297,13 +244,14 @@ async fn objects(readers: &Readers, snapshot: &Snapshot, kind: &Kind) -> Result<
         ),
         Place::WorkerCluster => (&readers.worker, List::everywhere(&kind.resource)),
     };
-    let fields: Vec<&str> = METADATA.iter().chain(kind.fields).copied().collect();
+    let fields = format!("{METADATA} {}", kind.fields);
     let objects = reader.list::<Value>(&list).await?.objects;
     kept(&Value::Array(objects), &fields)
 }
 
-fn kept(objects: &Value, fields: &[&str]) -> Result<String> {
-    Ok(serde_json::to_string_pretty(&keep(objects, fields))? + "\n")
+fn kept(objects: &Value, fields: &str) -> Result<String> {
+    let fields: Vec<&str> = fields.split_whitespace().collect();
+    Ok(serde_json::to_string_pretty(&keep(objects, &fields))? + "\n")
 }
 
 /// The fields at these paths. In a list, those of each item.
