@@ -26,9 +26,8 @@ use tower::{BoxError, ServiceBuilder};
 
 use crate::proxy::{self, Tcp};
 
-/// A connection that is silent for this long is asked whether it still lives. Without an answer within the
-/// same time, it is given up, and the next request opens another one. Otherwise all requests would wait for
-/// the one connection.
+/// A connection that was asked whether it still lives, and does not answer within this time, is given up, and the
+/// next request opens another one. Otherwise all requests would wait for the one connection.
 const PING: Duration = Duration::from_secs(10);
 
 /// The same below HTTP: after this time the system asks the other end, which finds connections that broke off
@@ -44,6 +43,15 @@ pub enum Share {
 }
 
 impl Share {
+    /// A connection that is silent for this long is asked whether it still lives. To ask thousands of them every ten
+    /// seconds would be a third of what idle services do.
+    fn silence(self) -> Duration {
+        match self {
+            Self::Alone => PING,
+            Self::OfFleet => 3 * PING,
+        }
+    }
+
     /// Bytes that the API server may send of one answer before they are read. They take memory until then.
     fn window_of_answer(self) -> u32 {
         match self {
@@ -123,7 +131,7 @@ fn transport(config: &Config, tcp: Tcp, share: Share) -> anyhow::Result<Transpor
     let http: legacy::Client<_, Body> = legacy::Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
-        .http2_keep_alive_interval(PING)
+        .http2_keep_alive_interval(share.silence())
         .http2_keep_alive_timeout(PING)
         .http2_keep_alive_while_idle(true)
         .http2_initial_stream_window_size(share.window_of_answer())

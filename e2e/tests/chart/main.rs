@@ -20,5 +20,6 @@ mod page;
 mod prometheus;
 mod rendering;
 mod replace_machines;
+mod tasks;
 mod tutorial;
 mod values;

@@ -424,11 +424,17 @@ impl<'a> Stage<'a> {
             }
         }
         let after = self.services.usages()?.services;
-        let percent = before.into_iter().flatten().filter_map(|(service, before)| {
-            Some(100.0 * (after.get(service)?.rss as f64 / before.rss as f64 - 1.0))
-        });
-        let most = percent.reduce(f64::max).context("a round")?;
-        self.figures.set(figures::CHURN, most);
+        let mut most = None;
+        for (service, before) in before.context("a round")? {
+            let after = after.get(service).context("a service")?.rss;
+            let percent = 100.0 * (after as f64 / before.rss as f64 - 1.0);
+            self.figures
+                .set(format!("{service} after churn, MiB"), mib(after));
+            self.figures
+                .set(format!("{service} more after churn, %"), percent);
+            most = Some(most.map_or(percent, |most: f64| most.max(percent)));
+        }
+        self.figures.set(figures::CHURN, most.context("a service")?);
         Ok(())
     }
 
