@@ -44,6 +44,10 @@ async fn every_command_of_a_task_does_what_it_says() -> Result<()> {
     let profile = section_blocks(&cookbook, "A file on all Ubuntu nodes", "yaml")?;
     std::fs::write(person.folder.path().join("osp-mine.yaml"), &profile[0])?;
     let file = commands(&cookbook, "A file on all Ubuntu nodes")?;
+    // The page waits a minute for the profile, and the first validation takes long on a busy machine.
+    person
+        .run("until kubectl get osp osp-ubuntu -n osm; do sleep 1; done\nkubectl wait --for condition=Accepted osp/osp-ubuntu -n osm --timeout 4m")
+        .await?;
     person.run(&file[0]).await?;
     let one = commands(&cookbook, "One pool only")?;
     let printed = person.run(&one[0]).await?;
