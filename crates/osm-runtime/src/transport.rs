@@ -43,8 +43,8 @@ pub enum Share {
 }
 
 impl Share {
-    /// A connection that is silent for this long is asked whether it still lives. To ask thousands of them every ten
-    /// seconds would be a third of what idle services do.
+    /// A connection that is silent for this long is asked whether it still lives. Asking thousands of them every
+    /// ten seconds would be a third of what idle services do.
     fn silence(self) -> Duration {
         match self {
             Self::Alone => PING,

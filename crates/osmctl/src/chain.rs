@@ -23,6 +23,9 @@ const CHECK_OSC: &str = "Check whether osc-controller runs.";
 const CHECK_SYNCER: &str = "Check whether secret-syncer runs.";
 const CHECK_MACHINE_CONTROLLER: &str = "Check whether machine-controller runs.";
 
+/// Reason of osmctl for a config that osc-controller has yet to retire.
+pub const MACHINE_DEPLOYMENT_NOT_FOUND: &str = "MachineDeploymentNotFound";
+
 /// Reasons with which osc-controller refuses a pool that gets no config. Only Events have them.
 const REJECTIONS: [Reason; 6] = [
     Reason::NameCollision,
@@ -249,7 +252,7 @@ fn gone(pool: &ClusterPool<'_>) -> Problem {
         )
     } else {
         Problem::new(
-            "MachineDeploymentNotFound",
+            MACHINE_DEPLOYMENT_NOT_FOUND,
             "the MachineDeployment does not exist, and its config was not retired yet",
             "If it lasts longer than a minute, check --worker-context, and whether osc-controller runs.",
         )

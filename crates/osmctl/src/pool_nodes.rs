@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::{Resource, ResourceExt};
 use osm_api::config::Stored;
-use osm_api::{Machine, MachineSet, names};
+use osm_api::{Machine, MachineDeployment, MachineSet, names};
 
 use crate::output;
 use crate::snapshot::ClusterPool;
@@ -34,11 +34,11 @@ pub struct PoolNode {
 
 /// The Nodes that belong to a MachineDeployment, by the names in the status of its Machines.
 pub fn of_machines(machines: &[Machine], sets: &[MachineSet], nodes: &[Node]) -> Vec<PoolNode> {
-    let pool_of = |machine: &Machine| {
-        let set = owner::<MachineSet>(machine)?;
-        let set = sets.iter().find(|known| known.uid().as_deref() == Some(set))?;
-        owner::<osm_api::MachineDeployment>(set).map(str::to_owned)
-    };
+    let pools = sets
+        .iter()
+        .filter_map(|set| Some((set.uid()?, owner::<MachineDeployment>(set)?)));
+    let pools: BTreeMap<String, &str> = pools.collect();
+    let pool_of = |machine: &Machine| Some((*pools.get(owner::<MachineSet>(machine)?)?).to_owned());
     let named = nodes.iter().map(|node| (node.name_any(), node));
     let named: BTreeMap<String, &Node> = named.collect();
     let node_of = |machine: &Machine| {
@@ -145,7 +145,7 @@ pub fn text(pool: &ClusterPool<'_>, nodes: &[&PoolNode], now: Timestamp) -> Stri
     );
     if unknown > 0 {
         text.push_str(&format!(
-            ", {unknown} unknown: without the label {}, which nodes of Go templates and those that booted before OSM 0.1.0 don't have",
+            ". {unknown} can't be compared: nodes of Go profiles, and those that booted before OSM set the label {}, have none",
             names::CONTENT
         ));
     }
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(words[2], format!("b older - - {versions}"));
         assert_eq!(words[3], format!("c unknown - - {versions}"));
         assert!(
-            words[5].starts_with("1 of 3 nodes runs the newest content, 1 unknown"),
+            words[5].starts_with("1 of 3 nodes runs the newest content. 1 can't be compared"),
             "{text}"
         );
 

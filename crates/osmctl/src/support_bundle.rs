@@ -40,7 +40,7 @@ const EVENTS: &str = "type reason message count lastTimestamp involvedObject";
 ///
 /// The archive has the output of `osmctl status` for all pools, conditions and digests of configs and profiles, the
 /// state of the services with the newest 2,000 lines of their logs, Leases, and Events. It has no Secret, no settings,
-/// no documents or templates, and no cloud credentials, but names and addresses. The command prints what is in it. Read
+/// no documents or templates, and no cloud credentials, but it has names and addresses. The command prints what is in it. Read
 /// it before you send it.
 #[derive(Args)]
 #[command(after_help = "\
@@ -180,6 +180,7 @@ impl SupportBundle {
         let mut unread = Vec::new();
         // The logs may show why it fails.
         let read = readers.read(&self.cluster, Needs::STATUS).await;
+        let is_read = read.is_ok();
         let snapshot = read.unwrap_or_else(|error| {
             unread.push(format!("{error:#}"));
             Snapshot {
@@ -188,9 +189,13 @@ impl SupportBundle {
             }
         });
         unread.extend(snapshot.unread.iter().map(|unread| unread.message.clone()));
-        let mut files = vec![("status.txt".to_owned(), status_of(&snapshot, now))];
-        let events = serde_json::to_value(&snapshot.events)?;
-        files.push(("events.json".to_owned(), kept(&events, EVENTS)?));
+        let mut files = Vec::new();
+        if is_read {
+            // Otherwise they would say that there is nothing.
+            files.push(("status.txt".to_owned(), status_of(&snapshot, now)));
+            let events = serde_json::to_value(&snapshot.events)?;
+            files.push(("events.json".to_owned(), kept(&events, EVENTS)?));
+        }
         for kind in kinds() {
             match objects(&readers, &snapshot, &kind).await {
                 Ok(text) => files.push((kind.file.to_owned(), text)),
@@ -199,6 +204,7 @@ impl SupportBundle {
         }
         let kind = ApiResource::erase::<Pod>(&());
         let pods = List::within(&kind, snapshot.release()).labels(PART_OF);
+        // If that fails, the list for pods.json did, too.
         let pods = readers.management.list::<Pod>(&pods).await;
         for pod in pods.map(|listed| listed.objects).unwrap_or_default() {
             for (name, log) in readers.management.logs(&pod, LOG_LINES).await {

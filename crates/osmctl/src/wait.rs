@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, bail};
 use jiff::Timestamp;
 use kube::ResourceExt;
-use osm_api::{OperatingSystemProfile, pool};
+use osm_api::{OperatingSystemProfile, Reason, pool};
 
-use crate::chain::{self, Problem, State};
+use crate::chain::{self, MACHINE_DEPLOYMENT_NOT_FOUND, Problem, State};
 use crate::cluster::{Flags, Needs, Readers};
 use crate::snapshot::{self, ClusterPool, Part, Snapshot};
 use crate::{output, status};
@@ -23,17 +23,20 @@ const SETTLED: Duration = Duration::from_secs(5);
 /// How long a service must report the same problem: until then, it may be about what was there before the edit.
 const REFUSED: Duration = Duration::from_secs(15);
 
-/// Reasons of conditions, and of osmctl, that something will happen.
-const WAITS: [&str; 5] = [
-    "WaitingForRendering",
-    "WaitingForRevision",
-    "WaitingForThread",
-    "Retired",
-    "MachineDeploymentNotFound",
+/// Reasons that something will happen.
+const WAITS: [Reason; 4] = [
+    Reason::WaitingForRendering,
+    Reason::WaitingForRevision,
+    Reason::WaitingForThread,
+    Reason::Retired,
 ];
 
 /// Reasons of a refused profile that go without an edit of it.
-const OF_OTHERS: [&str; 3] = ["ParentNotAccepted", "ParentNotFound", "ValidationAborted"];
+const OF_OTHERS: [Reason; 3] = [
+    Reason::ParentNotAccepted,
+    Reason::ParentNotFound,
+    Reason::ValidationAborted,
+];
 
 /// What a read shows.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -61,7 +64,7 @@ pub async fn wait(flags: &Flags, needs: Needs, pool: Option<&str>, limit: Durati
     if first.services.is_empty() {
         let namespace = first.release();
         output::note(&format!(
-            "osmctl: namespace {namespace} has no Deployments of the services, so only pools are waited for"
+            "osmctl: namespace {namespace} has no Deployments of the services; waiting for pools alone"
         ));
     }
     let mut read = Ok(first);
@@ -183,7 +186,7 @@ impl Found {
                 let line = line("profile", &name, &problem);
                 if problem.is_guess() {
                     self.waits.push(line);
-                } else if OF_OTHERS.contains(&&*problem.reason) {
+                } else if has_one_of(&problem, &OF_OTHERS) {
                     self.reported.push(line);
                 } else {
                     self.refused_profiles.push(line);
@@ -213,7 +216,10 @@ impl Found {
             let line = line(link.name, &name, problem);
             // osmctl finds these in the newest objects itself. Profiles were looked at before.
             let is_certain = ["MachineDeployment", "settings"].contains(&link.name);
-            if problem.is_guess() || WAITS.contains(&&*problem.reason) {
+            if problem.is_guess()
+                || has_one_of(problem, &WAITS)
+                || problem.reason == MACHINE_DEPLOYMENT_NOT_FOUND
+            {
                 self.waits.push(line);
             } else if is_certain {
                 self.refused.push(line);
@@ -228,6 +234,10 @@ impl Found {
             ));
         }
     }
+}
+
+fn has_one_of(problem: &Problem, reasons: &[Reason]) -> bool {
+    reasons.iter().any(|reason| problem.reason == reason.as_str())
 }
 
 fn line(link: &str, name: &str, problem: &Problem) -> String {

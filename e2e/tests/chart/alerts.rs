@@ -47,7 +47,7 @@ fn cases() -> Result<Vec<Case>> {
 }
 
 /// The alerts by name, of a release in the namespace `osm`, and the file of rules with them.
-async fn rendered(more: &[&str]) -> Result<(BTreeMap<String, Value>, String)> {
+pub async fn rendered(more: &[&str]) -> Result<(BTreeMap<String, Value>, String)> {
     let values = [&["--set=metrics.prometheusRule.enabled=true"], more].concat();
     let objects = Helm::without_cluster()
         .await?

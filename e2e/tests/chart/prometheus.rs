@@ -3,17 +3,17 @@
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use osm_api::rbac::Service;
 use osm_judges::packages;
 use osm_testkit::control_plane::free_port;
-use osm_testkit::helm::Helm;
 use osm_testkit::installation::Installed;
 use osm_testkit::process::{self, ScratchDir};
 use osm_testkit::wait_for;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
+use crate::alerts::rendered;
 use crate::fleet::DEADLINE;
 
 pub struct Prometheus {
@@ -31,16 +31,9 @@ impl Prometheus {
         let now = alerts
             .iter()
             .map(|alert| format!("--set=metrics.prometheusRule.alerts.{alert}.for=0s"));
-        let now: Vec<String> = now
-            .chain(["--set=metrics.prometheusRule.enabled=true".to_owned()])
-            .collect();
+        let now: Vec<String> = now.collect();
         let now: Vec<&str> = now.iter().map(String::as_str).collect();
-        let objects = Helm::without_cluster()
-            .await?
-            .template("osm", "osm", &now)
-            .await?;
-        let rule = objects.iter().find(|object| object["kind"] == "PrometheusRule");
-        let rules = &rule.context("a PrometheusRule")?["spec"];
+        let (_, rules) = rendered(&now).await?;
         let targets = Service::ALL.into_iter().map(|service| {
             // As Prometheus Operator adds them to what a ServiceMonitor selects.
             let labels = json!({"namespace": "osm", "component": service.name()});
@@ -51,7 +44,7 @@ impl Prometheus {
             "scrape_configs": [{"job_name": "osm", "static_configs": targets}]});
         let folder = ScratchDir::new("osm-prometheus-")?;
         let path = |name: &str| folder.path().join(name);
-        std::fs::write(path("rules.yaml"), rules.to_string())?;
+        std::fs::write(path("rules.yaml"), rules)?;
         std::fs::write(path("config.yaml"), config.to_string())?;
         let flag = |name: &str, value: &Path| format!("--{name}={}", value.display());
         let address = format!("127.0.0.1:{}", free_port(Ipv4Addr::LOCALHOST)?);

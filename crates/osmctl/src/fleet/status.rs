@@ -25,8 +25,9 @@ const COLUMNS: [&str; 6] = [
 
 /// Show the clusters of a fleet
 ///
-/// For each cluster, the command prints the namespace of the release that serves it, the published and all pools, when the first credentials of them expire,
-/// and which service does not serve it. `osmctl status -n NAMESPACE` shows its pools.
+/// For each cluster, the command prints the namespace of the release that serves it, the number of its published and
+/// of all its pools, when the first of their credentials expire, and which service does not serve it.
+/// `osmctl status -n NAMESPACE` shows its pools.
 #[derive(Args)]
 #[command(after_help = "\
 Example:

@@ -1,6 +1,7 @@
 //! The filled documents that go into the Secrets.
 
 use std::borrow::Cow;
+use std::cell::LazyCell;
 
 use k8s_openapi::ByteString;
 use osm_api::Reason;
@@ -120,7 +121,9 @@ impl Documents {
     /// Without the provisioning document, and what depends on it.
     fn unfilled(spec: Content, mut values: LateValues, pool: &str) -> Self {
         let content = PublishedContent::of(&spec, &values);
-        let (kubeconfig_secret, content_id) = (names::kubeconfig_secret_name(pool), spec.id());
+        let kubeconfig_secret = names::kubeconfig_secret_name(pool);
+        // Published documents that are used again need none.
+        let content_id = LazyCell::new(|| spec.id());
         for late in &spec.late_bound_values {
             let value = match late.kind {
                 LateBoundKind::KubeconfigSecretName => kubeconfig_secret.as_str(),
