@@ -24,10 +24,6 @@ const PAUSES_OF_LISTS: [Duration; 3] = [
     Duration::from_secs(4),
 ];
 
-/// The shortest time between two starts of a watch. A server or proxy that ends each at once would otherwise
-/// be asked thousands of times a second.
-const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
-
 /// Adds the user agent to a configuration.
 pub(crate) fn complete(mut config: Config, service: osm_api::rbac::Service) -> Config {
     let agent = format!("{}/{}", service.name(), env!("CARGO_PKG_VERSION"));
@@ -88,10 +84,6 @@ impl Observe {
             return Err(Unanswered::NotSent.into());
         }
         let (verb, resource) = classify(request.method(), request.uri());
-        if verb == "watch" {
-            // kube starts a watch again at once, also if a server or proxy ends each one.
-            tokio::time::sleep(SHORTEST_INTERVAL).await;
-        }
         if verb != "list" {
             return self.ask(transport, request, verb, &resource).await;
         }

@@ -5,8 +5,8 @@
 //!
 //! # Why not `kube::runtime::Controller`
 //!
-//! The services use kube's client and its watcher. They have a [cache], a [queue] and a [runner] of their
-//! own, for six reasons:
+//! The services use kube's client. They have a [watch], a [cache], a [queue] and a [runner] of their own, for
+//! seven reasons:
 //!
 //! 1. **Controllers read their own writes.** A reflector's store lags behind the controller's own writes, so
 //!    that a reconcile would repeat them. [`cache::Cache`] records each write with the resourceVersion of the
@@ -23,6 +23,8 @@
 //!    can't order.
 //! 6. **One object affects no other.** [`object`] decodes each object from its own text, so that one that
 //!    can't be decoded hides no other.
+//! 7. **A watch that is silent takes little memory.** kube keeps a buffer of 8 KiB or more for each, and a fleet
+//!    has thousands.
 
 #![allow(missing_docs)] // Not published: a doc comment that only repeats the name would not help.
 

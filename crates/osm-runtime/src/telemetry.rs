@@ -35,7 +35,7 @@ pub fn init(args: &CommonArgs) -> anyhow::Result<()> {
 pub fn targets(flag: &str) -> anyhow::Result<Targets> {
     // kube would log an answer that it can't decode. Such an answer may hold a token, so these logs are off
     // whatever the filter is. The services log failed watches themselves.
-    format!("{flag},kube_client::client=off,kube_runtime=off")
+    format!("{flag},kube_client::client=off")
         .parse()
         .with_context(|| format!("--log-filter {flag:?} is not a filter such as info or info,kube=debug"))
 }
@@ -56,10 +56,8 @@ mod tests {
             Level::DEBUG
         ));
         assert!(!logs("info", "osm_runtime::watch", Level::DEBUG));
-        for target in ["kube_client::client", "kube_runtime::watcher"] {
-            for flag in ["trace", "kube_client::client=trace,kube_runtime=trace"] {
-                assert!(!logs(flag, target, Level::ERROR), "{flag}");
-            }
+        for flag in ["trace", "kube_client::client=trace"] {
+            assert!(!logs(flag, "kube_client::client", Level::ERROR), "{flag}");
         }
         assert!(targets("info=loud").is_err());
     }

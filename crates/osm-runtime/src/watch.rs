@@ -1,14 +1,19 @@
-//! Keeps a cache in step with the API server.
+//! Keeps a cache in step with the API server: lists the objects of a kind, and then watches them.
+//!
+//! [`crate`] says why this is not kube's watcher.
 
 use std::collections::{BTreeSet, HashMap};
+use std::error::Error;
 use std::fmt::Debug;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt as _;
+use futures::{AsyncBufRead, AsyncBufReadExt as _};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::runtime::watcher::{self, Error, Event, watcher};
+use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::core::Request;
 use kube::{Api, Resource};
 use osm_api::Reason;
 use osm_api::rbac::Installation;
@@ -17,6 +22,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tower::BoxError;
 
 use crate::bounds::{self, Bounds};
 use crate::cache::{Cache, Change, Version};
@@ -56,9 +62,16 @@ const PAGE: u32 = 50;
 /// The same for kinds that can have hundreds of kilobytes.
 const PAGE_OF_LARGE: u32 = 10;
 
-/// The API server ends a watch after this time. One that is silent for five seconds longer is given up, so
-/// that a connection that hangs is noticed within the ten minutes that `docs/limits.md` names.
+/// The API server ends a watch after this time.
 const WATCH_SECONDS: u32 = 590;
+
+/// A watch that is silent for longer is begun again, so that a connection that hangs is noticed within the ten
+/// minutes that `docs/limits.md` names.
+const LONGEST_SILENCE: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 5);
+
+/// Before each watch. A server or proxy that ends each at once would otherwise be asked thousands of times a
+/// second.
+const PAUSE_OF_WATCHES: Duration = Duration::from_millis(100);
 
 /// Start of the names of the gates that open once a watch is in step.
 pub const GATE: &str = "watch of ";
@@ -78,7 +91,10 @@ impl<K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + '
 
 pub struct Watch<K> {
     api: Api<Decoded<K>>,
-    config: watcher::Config,
+    /// Objects in a page of a list.
+    page: u32,
+    label_selector: Option<String>,
+    field_selector: Option<String>,
     /// For logs, metrics and readiness.
     what: &'static str,
     role: ConnectionRole,
@@ -120,7 +136,9 @@ impl<K: Watchable> Watch<K> {
     fn of(connection: &Connection, what: &'static str, api: Api<Decoded<K>>) -> Self {
         Self {
             api,
-            config: watcher::Config::default().page_size(PAGE).timeout(WATCH_SECONDS),
+            page: PAGE,
+            label_selector: None,
+            field_selector: None,
             what,
             role: connection.role(),
             most: MAX_OBJECTS,
@@ -131,23 +149,22 @@ impl<K: Watchable> Watch<K> {
 
     /// Lists so few at once that a page of large objects takes little memory.
     pub fn large(mut self) -> Self {
-        let page = self
+        self.page = self
             .bounds
             .as_ref()
             .map_or(PAGE_OF_LARGE, |_| bounds::PAGE_OF_LARGE);
-        self.config = self.config.page_size(page);
         self
     }
 
     /// Only those with these labels.
     pub fn labels(mut self, selector: &str) -> Self {
-        self.config = self.config.labels(selector);
+        self.label_selector = Some(selector.to_owned());
         self
     }
 
     /// Only those with these fields.
     pub fn fields(mut self, selector: &str) -> Self {
-        self.config = self.config.fields(selector);
+        self.field_selector = Some(selector.to_owned());
         self
     }
 
@@ -180,6 +197,39 @@ impl<K: Watchable> Watch<K> {
             end: None,
         }
     }
+}
+
+impl<K: Watchable> Watch<K> {
+    /// Begins to watch what changes after this resourceVersion. Each line is an event.
+    async fn open(&self, version: &str) -> Result<impl AsyncBufRead + Unpin + use<K>, kube::Error> {
+        let params = WatchParams {
+            label_selector: self.label_selector.clone(),
+            field_selector: self.field_selector.clone(),
+            ..WatchParams::default().timeout(WATCH_SECONDS)
+        };
+        let request = Request::new(self.api.resource_url());
+        let request = if K::metadata_api() {
+            request.watch_metadata(&params, version)
+        } else {
+            request.watch(&params, version)
+        };
+        let request = request.map_err(kube::Error::BuildRequest)?;
+        self.api.clone().into_client().request_stream(request).await
+    }
+}
+
+/// `None` at the end of a watch, also of one that is silent for too long.
+async fn next_line(lines: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<Vec<u8>>> {
+    let mut line = Vec::new();
+    match tokio::time::timeout(LONGEST_SILENCE, lines.read_until(b'\n', &mut line)).await {
+        Ok(read) => read.map(|_| line.ends_with(b"\n").then_some(line)),
+        Err(_) => Ok(None),
+    }
+}
+
+fn known(version: Option<String>) -> Result<String, BoxError> {
+    let version = version.filter(|version| !version.is_empty());
+    version.ok_or_else(|| "the API server's answer has no resourceVersion".into())
 }
 
 /// What of the watched objects is kept, and what a change leads to.
@@ -373,8 +423,8 @@ impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
     async fn follow(&mut self) {
         loop {
             let began = Instant::now();
-            if let Some(error) = self.list_and_watch().await {
-                self.failed(&error);
+            if let Err(error) = self.list_and_watch().await {
+                self.failed(&*error);
                 let listed = self.listed.take();
                 // A list alone is not a success: if no watch can follow it, everything would be listed again
                 // each second.
@@ -394,89 +444,130 @@ impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
         }
     }
 
-    /// Lists everything and follows what changes from then on, until everything is to be listed again: after
+    /// Lists everything and watches what changes from then on, until everything is to be listed again: after
     /// any error, because an API server that was away may come back with a restored store. It accepts a watch
     /// from a resourceVersion that it has not reached yet, and shows nothing.
-    async fn list_and_watch(&mut self) -> Option<Error> {
-        let Watch { api, config, .. } = &self.of.watch;
-        let mut events = watcher(api.clone(), config.clone()).boxed();
-        let list_ends_at = Instant::now() + bounds::TIME_OF_LIST;
-        let bounds = self.of.watch.bounds.clone();
-        let mut is_listing = true;
+    async fn list_and_watch(&mut self) -> Result<(), BoxError> {
+        self.definitions.mark_unchanged();
+        let mut definitions = self.definitions.clone();
+        let mut version = tokio::select! {
+            biased;
+            Ok(()) = definitions.changed() => return Ok(()),
+            // In a box, which goes before the watch.
+            version = Box::pin(self.list_in_time()) => version?,
+        };
         loop {
-            let list_again_at = self.list_again_at();
-            let event = tokio::select! {
-                biased;
-                Ok(()) = self.definitions.changed() => return None,
-                () = tokio::time::sleep_until(list_again_at.unwrap_or_else(Instant::now)), if list_again_at.is_some() => {
-                    // Until that list has ended.
-                    self.listed = None;
-                    self.failures = 0;
-                    return None;
+            tokio::time::sleep(PAUSE_OF_WATCHES).await;
+            let mut lines = self.of.watch.open(&version).await?;
+            loop {
+                let list_again_at = self.list_again_at();
+                let line = tokio::select! {
+                    biased;
+                    Ok(()) = definitions.changed() => return Ok(()),
+                    () = tokio::time::sleep_until(list_again_at.unwrap_or_else(Instant::now)), if list_again_at.is_some() => {
+                        // Until that list has ended.
+                        self.listed = None;
+                        self.failures = 0;
+                        return Ok(());
+                    }
+                    line = next_line(&mut lines) => line?,
+                };
+                let Some(line) = line else {
+                    break;
+                };
+                version = self.show(&line)?;
+                if let Some(bounds) = self.of.watch.bounds.clone() {
+                    bounds.event(self.of.watch.what).await;
                 }
-                () = tokio::time::sleep_until(list_ends_at), if is_listing && bounds.is_some() => {
-                    return Some(self.too_slow());
-                }
-                event = events.next() => event,
-            };
-            match event? {
-                Ok(event) => {
-                    is_listing &= !matches!(event, Event::InitDone);
-                    self.show(event);
-                }
-                Err(error) => return Some(error),
+                tokio::task::consume_budget().await;
             }
-            if let Some(bounds) = bounds.as_ref().filter(|_| !is_listing) {
-                bounds.event(self.of.watch.what).await;
-            }
-            tokio::task::consume_budget().await;
         }
     }
 
-    fn show(&mut self, event: Event<Decoded<K>>) {
-        let change = match event {
-            Event::Init => {
-                self.of.cache.list_begins();
-                self.ignored.clear();
-                None
-            }
-            Event::InitApply(object) | Event::Apply(object) => match self.read(object) {
-                (key, version, bytes, Some(value)) => self.keep(&key, version, bytes, value),
-                (key, version, _, None) => self.of.cache.gone(&key, &version),
-            },
-            Event::Delete(object) => {
-                let key = key(object.meta());
-                self.reported.remove(&key);
-                self.ignored.remove(&key);
-                self.texts.remove(&key);
-                self.of.cache.gone(&key, &Version::of(object.meta()))
-            }
-            Event::InitDone => {
-                let gone = self.of.cache.list_ended();
-                gone.iter().for_each(|change| self.texts.remove(&change.key));
-                self.ignored.report(None);
-                gone.into_iter().for_each(&self.of.on_change);
-                tracing::debug!(
-                    cluster = self.cluster,
-                    watch = self.of.watch.what,
-                    objects = self.of.cache.len(),
-                    "in step"
-                );
-                self.health.listed();
-                if self.last_error.take().is_some() {
-                    tracing::info!(
-                        cluster = self.cluster,
-                        watch = self.of.watch.what,
-                        "the watch works again"
-                    );
-                }
-                self.listed = Some(Instant::now());
-                None
-            }
-        };
-        if let Some(change) = change {
-            (self.of.on_change)(change);
+    async fn list_in_time(&mut self) -> Result<String, BoxError> {
+        if self.of.watch.bounds.is_none() {
+            return self.list().await;
         }
+        match tokio::time::timeout(bounds::TIME_OF_LIST, self.list()).await {
+            Ok(version) => version,
+            Err(_) => Err(self.too_slow().into()),
+        }
+    }
+
+    /// Shows all objects, and returns the resourceVersion that a watch goes on from.
+    async fn list(&mut self) -> Result<String, BoxError> {
+        self.of.cache.list_begins();
+        self.ignored.clear();
+        let watch = &self.of.watch;
+        let api = watch.api.clone();
+        let mut params = ListParams {
+            label_selector: watch.label_selector.clone(),
+            field_selector: watch.field_selector.clone(),
+            ..ListParams::default().limit(watch.page)
+        };
+        loop {
+            let page = api.list(&params).await?;
+            for object in page.items {
+                self.exists(object);
+                tokio::task::consume_budget().await;
+            }
+            params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+            if params.continue_token.is_none() {
+                let version = known(page.metadata.resource_version)?;
+                self.list_ended();
+                return Ok(version);
+            }
+        }
+    }
+
+    fn list_ended(&mut self) {
+        let gone = self.of.cache.list_ended();
+        gone.iter().for_each(|change| self.texts.remove(&change.key));
+        self.ignored.report(None);
+        gone.into_iter().for_each(&self.of.on_change);
+        let (cluster, watch) = (self.cluster, self.of.watch.what);
+        tracing::debug!(cluster, watch, objects = self.of.cache.len(), "in step");
+        self.health.listed();
+        if self.last_error.take().is_some() {
+            tracing::info!(cluster, watch, "the watch works again");
+        }
+        self.listed = Some(Instant::now());
+    }
+
+    /// Shows what an event of the watch says, and returns its resourceVersion.
+    fn show(&mut self, event: &[u8]) -> Result<String, BoxError> {
+        let event: WatchEvent<Decoded<K>> = serde_json::from_slice(event).map_err(kube::Error::SerdeError)?;
+        match event {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                let version = known(object.meta().resource_version.clone())?;
+                self.exists(object);
+                Ok(version)
+            }
+            WatchEvent::Deleted(object) => {
+                let version = known(object.meta().resource_version.clone())?;
+                self.is_gone(&object);
+                Ok(version)
+            }
+            WatchEvent::Bookmark(bookmark) => Ok(bookmark.metadata.resource_version),
+            WatchEvent::Error(status) => Err(kube::Error::Api(status).into()),
+        }
+    }
+
+    fn exists(&mut self, object: Decoded<K>) {
+        let change = match self.read(object) {
+            (key, version, bytes, Some(value)) => self.keep(&key, version, bytes, value),
+            (key, version, _, None) => self.of.cache.gone(&key, &version),
+        };
+        change.into_iter().for_each(&self.of.on_change);
+    }
+
+    fn is_gone(&mut self, object: &Decoded<K>) {
+        let key = key(object.meta());
+        self.reported.remove(&key);
+        self.ignored.remove(&key);
+        self.texts.remove(&key);
+        let change = self.of.cache.gone(&key, &Version::of(object.meta()));
+        change.into_iter().for_each(&self.of.on_change);
     }
 
     fn keep(&mut self, key: &str, version: Version, bytes: usize, value: V) -> Option<Change<V>> {
@@ -567,17 +658,17 @@ impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
     }
 
     /// A list that goes on and on.
-    fn too_slow(&self) -> Error {
+    fn too_slow(&self) -> String {
         let (what, time) = (self.of.watch.what, bounds::TIME_OF_LIST);
         let problem = format!("the list of {what} has not ended within {time:?}");
         if let Some(bounds) = &self.of.watch.bounds {
             bounds.late(&problem);
         }
-        Error::InitialListFailed(kube::Error::Service(problem.into()))
+        problem
     }
 
     /// The same failure is logged once, until the watch works again.
-    fn failed(&mut self, error: &Error) {
+    fn failed(&mut self, error: &(dyn Error + 'static)) {
         self.metrics.errors.inc();
         let (cluster, watch, text) = (self.cluster, self.of.watch.what, error::chain(error));
         if self.last_error.as_ref() == Some(&text) {
@@ -610,7 +701,7 @@ impl Health {
     }
 
     /// A watch that stays broken closes its gate.
-    fn failed(&mut self, error: &Error, now: Instant) {
+    fn failed(&mut self, error: &(dyn Error + 'static), now: Instant) {
         let since = *self.failing_since.get_or_insert(now);
         if let Some(gate) = &self.gate {
             if !self.in_step {
@@ -624,12 +715,13 @@ impl Health {
 
 #[cfg(test)]
 mod tests {
-    use futures::stream;
+    use futures::{StreamExt as _, stream};
     use http::{Request, Response};
     use http_body::Frame;
     use http_body_util::StreamBody;
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::Client;
+    use parking_lot::Mutex;
     use serde_json::{Value, json};
     use tower::BoxError;
 
@@ -638,8 +730,8 @@ mod tests {
     use crate::readiness::Readiness;
     use crate::scope::tests::process;
 
-    fn error() -> Error {
-        Error::NoResourceVersion
+    fn error() -> io::Error {
+        io::Error::other("away")
     }
 
     fn health(readiness: &Readiness) -> Health {
@@ -676,6 +768,126 @@ mod tests {
         assert!(readiness.waiting()[0].contains("not yet"));
         health.listed();
         assert_eq!(readiness.waiting(), [""; 0]);
+    }
+
+    /// The beginnings of what a server answers to each request in turn, and whether the answer ends then. Later
+    /// watches are silent. Returns the queries of the requests.
+    fn answers(answers: Vec<(String, bool)>) -> (Client, Arc<Mutex<Vec<String>>>) {
+        let (asked, answers) = (
+            Arc::<Mutex<Vec<String>>>::default(),
+            Mutex::new(answers.into_iter()),
+        );
+        let (queries, answers) = (asked.clone(), Arc::new(answers));
+        let server = tower::service_fn(move |request: Request<kube::client::Body>| {
+            queries
+                .lock()
+                .push(request.uri().query().unwrap_or_default().to_owned());
+            let (text, ends) = answers.lock().next().unwrap_or_default();
+            let frame = stream::iter([Ok::<_, BoxError>(Frame::data(bytes::Bytes::from(text)))]);
+            let rest = if ends {
+                stream::empty().left_stream()
+            } else {
+                stream::pending().right_stream()
+            };
+            async move { Ok::<_, BoxError>(Response::new(StreamBody::new(frame.chain(rest).boxed()))) }
+        });
+        (Client::new(server, "default"), asked)
+    }
+
+    fn map(name: &str, version: &str) -> Value {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "a", "resourceVersion": version}})
+    }
+
+    fn event(of: &str, object: &Value) -> String {
+        format!("{}\n", json!({"type": of, "object": object}))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_goes_on_from_where_it_ended_and_lists_again_after_an_error() {
+        let list = |items: &[Value], version: &str, more: &str| {
+            json!({"metadata": {"resourceVersion": version, "continue": more}, "items": items}).to_string()
+        };
+        let bookmark = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"resourceVersion": "7"}});
+        let gone = json!({"kind": "Status", "status": "Failure", "code": 410, "message": "too old", "reason": "Expired"});
+        let cut = event("ADDED", &map("cut", "9"));
+        let (client, asked) = answers(vec![
+            (list(&[map("a", "1")], "3", "next"), true),
+            (list(&[map("b", "2")], "3", ""), true),
+            (
+                event("ADDED", &map("c", "4")) + &event("DELETED", &map("a", "5")),
+                true,
+            ),
+            (event("BOOKMARK", &bookmark), true),
+            // What has no end of its line was not sent whole.
+            (cut[..cut.len() - 1].to_owned(), true),
+            (event("MODIFIED", &map("b", "8")) + &event("ERROR", &gone), false),
+            (list(&[map("c", "4")], "11", ""), true),
+        ]);
+        let (scope, cache) = (process(), Arc::<Cache<String>>::default());
+        let connection = crate::connection::Connection::by(&scope.process, [client.clone(), client]);
+        let changes = Arc::<Mutex<Vec<String>>>::default();
+        let seen = changes.clone();
+        Watch::all(&connection, "maps")
+            .project(|map: ConfigMap| map.metadata.resource_version)
+            .into_cache(&cache)
+            .on_change(move |change| {
+                let new = change.new.as_deref().map_or("gone", String::as_str);
+                seen.lock().push(format!("{} {new}", change.key));
+            })
+            .spawn(&scope);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        let expected = [
+            "a/a 1", "a/b 2", "a/c 4", "a/a gone", "a/b 8", "a/c 4", "a/b gone",
+        ];
+        assert_eq!(*changes.lock(), expected);
+        let asked: Vec<String> = asked.lock().iter().map(|query| from(query)).collect();
+        assert_eq!(asked, ["list", "list next", "3", "5", "7", "7", "list", "11"]);
+    }
+
+    /// What a query asks for: the resourceVersion of a watch, or the page of a list.
+    fn from(query: &str) -> String {
+        let value = |of: &str| {
+            query
+                .split('&')
+                .find_map(|pair| pair.strip_prefix(of))
+                .map(str::to_owned)
+        };
+        let page = value("continue=").map_or_else(|| "list".to_owned(), |page| format!("list {page}"));
+        if query.contains("watch=true") {
+            value("resourceVersion=").unwrap_or_default()
+        } else {
+            page
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_ends_each_watch_is_not_asked_all_the_time() {
+        let list = json!({"metadata": {"resourceVersion": "1"}, "items": []}).to_string();
+        let ended = std::iter::repeat_n((String::new(), true), 10_000);
+        let (client, asked) = answers(std::iter::once((list, true)).chain(ended).collect());
+        let scope = process();
+        let connection = crate::connection::Connection::by(&scope.process, [client.clone(), client]);
+        Watch::all(&connection, "maps")
+            .project(|_: ConfigMap| Some(()))
+            .spawn(&scope);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        let asked = asked.lock().len();
+        assert!((500..=601).contains(&asked), "{asked}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_whose_connection_hangs_is_begun_again() {
+        let list = json!({"metadata": {"resourceVersion": "1"}, "items": []}).to_string();
+        let (client, asked) = answers(vec![(list, true), (String::new(), false)]);
+        let scope = process();
+        let connection = crate::connection::Connection::by(&scope.process, [client.clone(), client]);
+        Watch::all(&connection, "maps")
+            .project(|_: ConfigMap| Some(()))
+            .spawn(&scope);
+        tokio::time::sleep(LONGEST_SILENCE).await;
+        assert_eq!(asked.lock().len(), 2);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(asked.lock().len(), 3);
     }
 
     /// A ConfigMap of a megabyte.
