@@ -29,7 +29,6 @@ pub(crate) struct Answer {
     /// Of the answer, or of a watch since the last end of a line: so much is kept until it is whole.
     bytes: usize,
     turn: Option<Turn>,
-    _list: Option<OwnedSemaphorePermit>,
 }
 
 /// That of an answer, or of an event, to be large.
@@ -40,13 +39,8 @@ struct Turn {
 }
 
 impl Answer {
-    /// `timeout` is that of its beginning, and of each part; `None`: it is a watch. `list` is held until its end.
-    pub(crate) fn new(
-        body: AnswerBody,
-        timeout: Option<Duration>,
-        bounds: Option<(Bounds, String)>,
-        list: Option<OwnedSemaphorePermit>,
-    ) -> Self {
+    /// `timeout` is that of its beginning, and of each part; `None`: it is a watch.
+    pub(crate) fn new(body: AnswerBody, timeout: Option<Duration>, bounds: Option<(Bounds, String)>) -> Self {
         // A connection that many requests share lives on while one of the answers stalls. A watch is silent as
         // long as nothing changes; kube itself gives up one that is silent for too long.
         let [of_part, of_whole] = timeout.map_or([Duration::MAX; 2], |part| [part, TIMES * part]);
@@ -56,7 +50,6 @@ impl Answer {
             bounds,
             bytes: 0,
             turn: None,
-            _list: list,
         }
     }
 

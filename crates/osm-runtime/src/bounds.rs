@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use osm_api::Reason;
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::time::Instant;
 
 use crate::settings;
@@ -82,7 +82,7 @@ struct Inner {
     /// When the last request was answered.
     answered: Mutex<Option<Instant>>,
     /// One list at a time: what it takes, it takes once and not for each kind.
-    lists: Arc<Semaphore>,
+    lists: Semaphore,
     large: Arc<Semaphore>,
 }
 
@@ -109,7 +109,7 @@ impl Bounds {
                 throttled_since: None,
             }),
             answered: Mutex::default(),
-            lists: Arc::new(Semaphore::new(1)),
+            lists: Semaphore::new(1),
             large: large.clone(),
         }))
     }
@@ -130,9 +130,9 @@ impl Bounds {
         usize::try_from(pools).ok()
     }
 
-    /// Returns once a list may begin; it ends when the permit is dropped.
-    pub(crate) async fn list(&self) -> Option<OwnedSemaphorePermit> {
-        self.0.lists.clone().acquire_owned().await.ok()
+    /// Returns once a page of a list may be asked for; it ends when the permit is dropped.
+    pub(crate) async fn list(&self) -> Option<SemaphorePermit<'_>> {
+        self.0.lists.acquire().await.ok()
     }
 
     /// The turns of large answers of all clusters.

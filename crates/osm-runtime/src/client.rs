@@ -17,13 +17,6 @@ use crate::process::Process;
 use crate::server_time::ServerTime;
 use crate::transport::Transport;
 
-/// Before a refused page of a list is asked for again: after an error, kube begins with the first page.
-const PAUSES_OF_LISTS: [Duration; 3] = [
-    Duration::from_millis(250),
-    Duration::from_secs(1),
-    Duration::from_secs(4),
-];
-
 /// Adds the user agent to a configuration.
 pub(crate) fn complete(mut config: Config, service: osm_api::rbac::Service) -> Config {
     let agent = format!("{}/{}", service.name(), env!("CARGO_PKG_VERSION"));
@@ -84,33 +77,6 @@ impl Observe {
             return Err(Unanswered::NotSent.into());
         }
         let (verb, resource) = classify(request.method(), request.uri());
-        if verb != "list" {
-            return self.ask(transport, request, verb, &resource).await;
-        }
-        let (parts, _) = request.into_parts();
-        let mut pauses = PAUSES_OF_LISTS.iter();
-        loop {
-            let request = Request::from_parts(parts.clone(), Body::empty());
-            let answer = self.ask(transport.clone(), request, verb, &resource).await?;
-            let is_refused = matches!(answer.status().as_u16(), 429 | 503 | 504);
-            match pauses.next().filter(|_| is_refused) {
-                Some(pause) => tokio::time::sleep(*pause).await,
-                None => return Ok(answer),
-            }
-        }
-    }
-
-    async fn ask(
-        &self,
-        transport: Transport,
-        request: Request<Body>,
-        verb: &str,
-        resource: &str,
-    ) -> Result<Response<Answer>, BoxError> {
-        let list = match &self.bounds {
-            Some(bounds) if verb == "list" => bounds.list().await,
-            _ => None,
-        };
         let (started, place) = (Instant::now(), self.role.place());
         let answer = match tokio::time::timeout(self.timeout, transport.oneshot(request)).await {
             Ok(answer) => answer.map_err(|error| Unanswered::Failed(place, error)),
@@ -118,7 +84,7 @@ impl Observe {
         };
         let code = answer.as_ref().map_or(0, |answer| answer.status().as_u16());
         self.metrics
-            .requested(self.role.label(), verb, resource, code, started.elapsed());
+            .requested(self.role.label(), verb, &resource, code, started.elapsed());
         if let Some(bounds) = &self.bounds {
             match &answer {
                 Ok(_) => bounds.answered(),
@@ -133,7 +99,7 @@ impl Observe {
             .bounds
             .clone()
             .map(|bounds| (bounds, format!("{verb} of {resource}")));
-        Ok(answer.map(|body| Answer::new(body, timeout, bounds, list)))
+        Ok(answer.map(|body| Answer::new(body, timeout, bounds)))
     }
 }
 
@@ -211,9 +177,6 @@ fn classify(method: &http::Method, uri: &http::Uri) -> (&'static str, String) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicU16, Ordering};
-
     use bytes::Bytes;
     use futures::{StreamExt as _, stream};
     use http_body::Frame;
@@ -264,27 +227,6 @@ mod tests {
         ] {
             let got = classify(&method.parse().unwrap(), &uri.parse().unwrap());
             assert_eq!(got, (verb, resource.to_owned()), "{method} {uri}");
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn only_a_refused_page_of_a_list_is_asked_for_again() {
-        for (path, refused, asked, code) in [
-            ("/api/v1/secrets?limit=50", 3, 4, 200),
-            ("/api/v1/secrets?limit=50", 4, 4, 429),
-            ("/api/v1/namespaces/n/secrets/x", 1, 1, 429),
-        ] {
-            let count = Arc::new(AtomicU16::new(0));
-            let counted = count.clone();
-            let server = tower::service_fn(move |_: Request<Body>| {
-                let is_refused = counted.fetch_add(1, Ordering::SeqCst) < refused;
-                let answer = Response::builder().status(if is_refused { 429 } else { 200 });
-                async move { Ok::<_, BoxError>(answer.body(Body::empty()).unwrap()) }
-            });
-            let request = Request::get(path).body(Body::empty()).unwrap();
-            let answer = observe().send(transport(server), request).await.unwrap();
-            assert_eq!(answer.status().as_u16(), code, "{path}");
-            assert_eq!(count.load(Ordering::SeqCst), asked, "{path}");
         }
     }
 

@@ -1,9 +1,6 @@
 //! Lets kube decode a list or a watch in which some objects can't be decoded. kube decodes a page as a whole,
 //! so that one such object would hide all others.
 
-use std::borrow::Cow;
-use std::fmt;
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::de::{DeserializeOwned, Error};
@@ -31,48 +28,11 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Decoded<K> {
     }
 }
 
-/// Only the name: an object may hold a credential, and kube logs what it decodes.
-impl<K: Resource> fmt::Debug for Decoded<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.meta().name)
-    }
-}
-
-impl<K: Resource> Resource for Decoded<K> {
-    type DynamicType = K::DynamicType;
-    type Scope = K::Scope;
-
-    fn kind(dt: &K::DynamicType) -> Cow<'_, str> {
-        K::kind(dt)
-    }
-
-    fn group(dt: &K::DynamicType) -> Cow<'_, str> {
-        K::group(dt)
-    }
-
-    fn version(dt: &K::DynamicType) -> Cow<'_, str> {
-        K::version(dt)
-    }
-
-    fn plural(dt: &K::DynamicType) -> Cow<'_, str> {
-        K::plural(dt)
-    }
-
-    fn metadata_api() -> bool {
-        K::metadata_api()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
+impl<K: Resource> Decoded<K> {
+    pub(crate) fn meta(&self) -> &ObjectMeta {
         match self {
             Self::Object(object, _) => object.meta(),
             Self::Unreadable(unreadable) => &unreadable.metadata,
-        }
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        match self {
-            Self::Object(object, _) => object.meta_mut(),
-            Self::Unreadable(unreadable) => &mut unreadable.metadata,
         }
     }
 }
@@ -84,12 +44,11 @@ mod tests {
 
     use super::*;
 
-    const BAD: &str =
-        r#"{"metadata": {"name": "bad", "resourceVersion": "2"}, "data": {"token": ["hunter2"]}}"#;
+    const BAD: &str = r#"{"metadata": {"name": "bad", "resourceVersion": "2"}, "data": {"token": ["text"]}}"#;
     const GOOD: &str = r#"{"metadata": {"name": "good", "resourceVersion": "3"}}"#;
 
     #[test]
-    fn an_object_that_can_not_be_decoded_hides_no_other_and_debug_shows_only_names() {
+    fn an_object_that_can_not_be_decoded_hides_no_other() {
         let deep = format!(
             r#"{{"metadata": {{"name": "deep"}}, "data": {}{}}}"#,
             "[".repeat(9000),
@@ -105,13 +64,12 @@ mod tests {
             Decoded::Unreadable(_),
         ] = &*list.items
         else {
-            panic!("{list:?}");
+            panic!("one of each");
         };
         assert_eq!(
             (bad.metadata.name.as_deref(), good.metadata.name.as_deref()),
             (Some("bad"), Some("good"))
         );
-        assert!(!format!("{list:?}").contains("hunter2"));
 
         let line = format!(r#"{{"type": "MODIFIED", "object": {BAD}}}"#);
         let event: WatchEvent<Decoded<ConfigMap>> = serde_json::from_str(&line).unwrap();

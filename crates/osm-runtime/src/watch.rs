@@ -4,16 +4,16 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::error::Error;
-use std::fmt::Debug;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::OptionFuture;
 use futures::{AsyncBufRead, AsyncBufReadExt as _};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{ListParams, WatchEvent, WatchParams};
-use kube::core::Request;
+use kube::core::{ObjectList, Request};
 use kube::{Api, Resource};
 use osm_api::Reason;
 use osm_api::rbac::Installation;
@@ -62,6 +62,13 @@ const PAGE: u32 = 50;
 /// The same for kinds that can have hundreds of kilobytes.
 const PAGE_OF_LARGE: u32 = 10;
 
+/// Before a page that was refused is asked for again.
+const PAUSES_OF_PAGES: [Duration; 3] = [
+    Duration::from_millis(250),
+    Duration::from_secs(1),
+    Duration::from_secs(4),
+];
+
 /// The API server ends a watch after this time.
 const WATCH_SECONDS: u32 = 590;
 
@@ -85,16 +92,14 @@ pub fn key(meta: &ObjectMeta) -> String {
 }
 
 /// A kind that can be watched.
-pub trait Watchable: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static {}
+pub trait Watchable: Resource<DynamicType = ()> + Clone + DeserializeOwned + Send + 'static {}
 
-impl<K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static> Watchable for K {}
+impl<K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Send + 'static> Watchable for K {}
 
 pub struct Watch<K> {
-    api: Api<Decoded<K>>,
-    /// Objects in a page of a list.
-    page: u32,
-    label_selector: Option<String>,
-    field_selector: Option<String>,
+    api: Api<K>,
+    /// The watch has the same selectors.
+    params: ListParams,
     /// For logs, metrics and readiness.
     what: &'static str,
     role: ConnectionRole,
@@ -133,12 +138,10 @@ impl<K: Watchable> Watch<K> {
         }
     }
 
-    fn of(connection: &Connection, what: &'static str, api: Api<Decoded<K>>) -> Self {
+    fn of(connection: &Connection, what: &'static str, api: Api<K>) -> Self {
         Self {
             api,
-            page: PAGE,
-            label_selector: None,
-            field_selector: None,
+            params: ListParams::default().limit(PAGE),
             what,
             role: connection.role(),
             most: MAX_OBJECTS,
@@ -149,22 +152,23 @@ impl<K: Watchable> Watch<K> {
 
     /// Lists so few at once that a page of large objects takes little memory.
     pub fn large(mut self) -> Self {
-        self.page = self
+        let page = self
             .bounds
             .as_ref()
             .map_or(PAGE_OF_LARGE, |_| bounds::PAGE_OF_LARGE);
+        self.params = self.params.limit(page);
         self
     }
 
     /// Only those with these labels.
     pub fn labels(mut self, selector: &str) -> Self {
-        self.label_selector = Some(selector.to_owned());
+        self.params = self.params.labels(selector);
         self
     }
 
     /// Only those with these fields.
     pub fn fields(mut self, selector: &str) -> Self {
-        self.field_selector = Some(selector.to_owned());
+        self.params = self.params.fields(selector);
         self
     }
 
@@ -200,11 +204,38 @@ impl<K: Watchable> Watch<K> {
 }
 
 impl<K: Watchable> Watch<K> {
+    /// A page of a list. One that an overloaded API server refuses is asked for again, since a list that has
+    /// failed begins with its first page.
+    async fn page(&self, token: Option<String>) -> Result<ObjectList<Decoded<K>>, kube::Error> {
+        let mut params = self.params.clone();
+        params.continue_token = token;
+        let mut pauses = PAUSES_OF_PAGES.into_iter();
+        loop {
+            let request = Request::new(self.api.resource_url());
+            let request = if K::metadata_api() {
+                request.list_metadata(&params)
+            } else {
+                request.list(&params)
+            };
+            let request = request.map_err(kube::Error::BuildRequest)?;
+            let page = {
+                let _turn = OptionFuture::from(self.bounds.as_ref().map(Bounds::list)).await;
+                self.api.clone().into_client().request(request).await
+            };
+            let is_refused = |error| [429, 503, 504].iter().any(|code| error::is_code(error, *code));
+            let is_refused = page.as_ref().is_err_and(is_refused);
+            match pauses.next().filter(|_| is_refused) {
+                Some(pause) => tokio::time::sleep(pause).await,
+                None => return page,
+            }
+        }
+    }
+
     /// Begins to watch what changes after this resourceVersion. Each line is an event.
     async fn open(&self, version: &str) -> Result<impl AsyncBufRead + Unpin + use<K>, kube::Error> {
         let params = WatchParams {
-            label_selector: self.label_selector.clone(),
-            field_selector: self.field_selector.clone(),
+            label_selector: self.params.label_selector.clone(),
+            field_selector: self.params.field_selector.clone(),
             ..WatchParams::default().timeout(WATCH_SECONDS)
         };
         let request = Request::new(self.api.resource_url());
@@ -498,21 +529,15 @@ impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
     async fn list(&mut self) -> Result<String, BoxError> {
         self.of.cache.list_begins();
         self.ignored.clear();
-        let watch = &self.of.watch;
-        let api = watch.api.clone();
-        let mut params = ListParams {
-            label_selector: watch.label_selector.clone(),
-            field_selector: watch.field_selector.clone(),
-            ..ListParams::default().limit(watch.page)
-        };
+        let mut token = None;
         loop {
-            let page = api.list(&params).await?;
+            let page = self.of.watch.page(token).await?;
             for object in page.items {
                 self.exists(object);
                 tokio::task::consume_budget().await;
             }
-            params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
-            if params.continue_token.is_none() {
+            token = page.metadata.continue_.filter(|token| !token.is_empty());
+            if token.is_none() {
                 let version = known(page.metadata.resource_version)?;
                 self.list_ended();
                 return Ok(version);
@@ -548,7 +573,7 @@ impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
                 self.is_gone(&object);
                 Ok(version)
             }
-            WatchEvent::Bookmark(bookmark) => Ok(bookmark.metadata.resource_version),
+            WatchEvent::Bookmark(bookmark) => known(Some(bookmark.metadata.resource_version)),
             WatchEvent::Error(status) => Err(kube::Error::Api(status).into()),
         }
     }
@@ -770,124 +795,167 @@ mod tests {
         assert_eq!(readiness.waiting(), [""; 0]);
     }
 
-    /// The beginnings of what a server answers to each request in turn, and whether the answer ends then. Later
-    /// watches are silent. Returns the queries of the requests.
-    fn answers(answers: Vec<(String, bool)>) -> (Client, Arc<Mutex<Vec<String>>>) {
-        let (asked, answers) = (
+    /// What a server answers to a request.
+    #[derive(Clone, Default)]
+    struct Reply {
+        text: String,
+        /// There is nothing after the text.
+        ends: bool,
+        is_refused: bool,
+    }
+
+    fn whole(text: impl ToString) -> Reply {
+        let (text, ends) = (text.to_string(), true);
+        Reply {
+            text,
+            ends,
+            ..Reply::default()
+        }
+    }
+
+    fn refused() -> Reply {
+        let ends = true;
+        Reply {
+            ends,
+            is_refused: true,
+            ..Reply::default()
+        }
+    }
+
+    /// Watches the ConfigMaps of a server that replies so to one request after the other, and is silent then. Returns the queries of the requests, and the changes.
+    async fn watch_for(
+        time: Duration,
+        replies: impl IntoIterator<Item = Reply>,
+    ) -> (Vec<String>, Vec<String>) {
+        let replies: Vec<Reply> = replies.into_iter().collect();
+        let (queries, replies) = (
             Arc::<Mutex<Vec<String>>>::default(),
-            Mutex::new(answers.into_iter()),
+            Arc::new(Mutex::new(replies.into_iter())),
         );
-        let (queries, answers) = (asked.clone(), Arc::new(answers));
+        let asked = queries.clone();
         let server = tower::service_fn(move |request: Request<kube::client::Body>| {
-            queries
+            asked
                 .lock()
                 .push(request.uri().query().unwrap_or_default().to_owned());
-            let (text, ends) = answers.lock().next().unwrap_or_default();
+            let Reply {
+                text,
+                ends,
+                is_refused,
+            } = replies.lock().next().unwrap_or_default();
             let frame = stream::iter([Ok::<_, BoxError>(Frame::data(bytes::Bytes::from(text)))]);
             let rest = if ends {
                 stream::empty().left_stream()
             } else {
                 stream::pending().right_stream()
             };
-            async move { Ok::<_, BoxError>(Response::new(StreamBody::new(frame.chain(rest).boxed()))) }
+            let answer = Response::builder().status(if is_refused { 429 } else { 200 });
+            async move { Ok::<_, BoxError>(answer.body(StreamBody::new(frame.chain(rest).boxed()))?) }
         });
-        (Client::new(server, "default"), asked)
+        let (scope, client) = (process(), Client::new(server, "default"));
+        let connection = Connection::by(&scope.process, [client.clone(), client]);
+        let changes = Arc::<Mutex<Vec<String>>>::default();
+        let seen = changes.clone();
+        Watch::all(&connection, "maps")
+            .project(|map: ConfigMap| map.metadata.resource_version)
+            .on_change(move |change| {
+                let new = change.new.as_deref().map_or("gone", String::as_str);
+                seen.lock().push(format!("{} {new}", change.key));
+            })
+            .spawn(&scope);
+        tokio::time::sleep(time).await;
+        (queries.lock().clone(), changes.lock().clone())
     }
 
     fn map(name: &str, version: &str) -> Value {
-        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "a", "resourceVersion": version}})
+        json!({"metadata": {"name": name, "namespace": "a", "resourceVersion": version}})
     }
 
     fn event(of: &str, object: &Value) -> String {
         format!("{}\n", json!({"type": of, "object": object}))
     }
 
+    /// A page of a list. `more`: there are further ones.
+    fn page(items: &[Value], version: &str, more: &str) -> Reply {
+        whole(json!({"metadata": {"resourceVersion": version, "continue": more}, "items": items}))
+    }
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
     #[tokio::test(start_paused = true)]
     async fn a_watch_goes_on_from_where_it_ended_and_lists_again_after_an_error() {
-        let list = |items: &[Value], version: &str, more: &str| {
-            json!({"metadata": {"resourceVersion": version, "continue": more}, "items": items}).to_string()
-        };
         let bookmark = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"resourceVersion": "7"}});
         let gone = json!({"kind": "Status", "status": "Failure", "code": 410, "message": "too old", "reason": "Expired"});
         let cut = event("ADDED", &map("cut", "9"));
-        let (client, asked) = answers(vec![
-            (list(&[map("a", "1")], "3", "next"), true),
-            (list(&[map("b", "2")], "3", ""), true),
-            (
-                event("ADDED", &map("c", "4")) + &event("DELETED", &map("a", "5")),
-                true,
-            ),
-            (event("BOOKMARK", &bookmark), true),
+        let replies = [
+            page(&[map("a", "1")], "3", "next"),
+            page(&[map("b", "2")], "3", ""),
+            whole(event("ADDED", &map("c", "4")) + &event("DELETED", &map("a", "5"))),
+            whole(event("BOOKMARK", &bookmark)),
             // What has no end of its line was not sent whole.
-            (cut[..cut.len() - 1].to_owned(), true),
-            (event("MODIFIED", &map("b", "8")) + &event("ERROR", &gone), false),
-            (list(&[map("c", "4")], "11", ""), true),
-        ]);
-        let (scope, cache) = (process(), Arc::<Cache<String>>::default());
-        let connection = crate::connection::Connection::by(&scope.process, [client.clone(), client]);
-        let changes = Arc::<Mutex<Vec<String>>>::default();
-        let seen = changes.clone();
-        Watch::all(&connection, "maps")
-            .project(|map: ConfigMap| map.metadata.resource_version)
-            .into_cache(&cache)
-            .on_change(move |change| {
-                let new = change.new.as_deref().map_or("gone", String::as_str);
-                seen.lock().push(format!("{} {new}", change.key));
-            })
-            .spawn(&scope);
-        tokio::time::sleep(Duration::from_secs(60)).await;
-        let expected = [
-            "a/a 1", "a/b 2", "a/c 4", "a/a gone", "a/b 8", "a/c 4", "a/b gone",
+            whole(cut.trim_end()),
+            whole(event("MODIFIED", &map("b", "8")) + &event("ERROR", &gone)),
+            page(&[map("c", "4")], "11", ""),
         ];
-        assert_eq!(*changes.lock(), expected);
-        let asked: Vec<String> = asked.lock().iter().map(|query| from(query)).collect();
-        assert_eq!(asked, ["list", "list next", "3", "5", "7", "7", "list", "11"]);
+        let (queries, changes) = watch_for(MINUTE, replies).await;
+        assert_eq!(
+            changes,
+            [
+                "a/a 1", "a/b 2", "a/c 4", "a/a gone", "a/b 8", "a/c 4", "a/b gone"
+            ]
+        );
+        assert_eq!(
+            asked(&queries),
+            ["list", "list next", "3", "5", "7", "7", "list", "11"]
+        );
     }
 
-    /// What a query asks for: the resourceVersion of a watch, or the page of a list.
-    fn from(query: &str) -> String {
-        let value = |of: &str| {
-            query
-                .split('&')
-                .find_map(|pair| pair.strip_prefix(of))
-                .map(str::to_owned)
-        };
-        let page = value("continue=").map_or_else(|| "list".to_owned(), |page| format!("list {page}"));
-        if query.contains("watch=true") {
-            value("resourceVersion=").unwrap_or_default()
-        } else {
-            page
-        }
+    #[tokio::test(start_paused = true)]
+    async fn a_page_that_is_refused_is_asked_for_again_thrice() {
+        let first = || page(&[], "1", "next");
+        let again = [first(), refused(), refused(), refused(), page(&[], "1", "")];
+        let next = ["list next"; 4];
+        let (queries, _) = watch_for(MINUTE, again).await;
+        assert_eq!(asked(&queries), [&["list"], &next[..], &["1"]].concat());
+        let begins_again = [
+            first(),
+            refused(),
+            refused(),
+            refused(),
+            refused(),
+            page(&[], "2", ""),
+        ];
+        let (queries, _) = watch_for(MINUTE, begins_again).await;
+        assert_eq!(asked(&queries), [&["list"], &next[..], &["list", "2"]].concat());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_ends_each_watch_is_not_asked_all_the_time() {
-        let list = json!({"metadata": {"resourceVersion": "1"}, "items": []}).to_string();
-        let ended = std::iter::repeat_n((String::new(), true), 10_000);
-        let (client, asked) = answers(std::iter::once((list, true)).chain(ended).collect());
-        let scope = process();
-        let connection = crate::connection::Connection::by(&scope.process, [client.clone(), client]);
-        Watch::all(&connection, "maps")
-            .project(|_: ConfigMap| Some(()))
-            .spawn(&scope);
-        tokio::time::sleep(Duration::from_secs(60)).await;
-        let asked = asked.lock().len();
-        assert!((500..=601).contains(&asked), "{asked}");
+        let ended = std::iter::repeat_n(whole(""), 10_000);
+        let (queries, _) = watch_for(MINUTE, std::iter::once(page(&[], "1", "")).chain(ended)).await;
+        assert!((500..=601).contains(&queries.len()), "{}", queries.len());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_watch_whose_connection_hangs_is_begun_again() {
-        let list = json!({"metadata": {"resourceVersion": "1"}, "items": []}).to_string();
-        let (client, asked) = answers(vec![(list, true), (String::new(), false)]);
-        let scope = process();
-        let connection = crate::connection::Connection::by(&scope.process, [client.clone(), client]);
-        Watch::all(&connection, "maps")
-            .project(|_: ConfigMap| Some(()))
-            .spawn(&scope);
-        tokio::time::sleep(LONGEST_SILENCE).await;
-        assert_eq!(asked.lock().len(), 2);
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        assert_eq!(asked.lock().len(), 3);
+        let list = || [page(&[], "1", "")];
+        assert_eq!(asked(&watch_for(LONGEST_SILENCE, list()).await.0), ["list", "1"]);
+        let later = LONGEST_SILENCE + Duration::from_secs(1);
+        assert_eq!(asked(&watch_for(later, list()).await.0), ["list", "1", "1"]);
+    }
+
+    /// What queries ask for: the resourceVersion of a watch, or the page of a list.
+    fn asked(queries: &[String]) -> Vec<String> {
+        let what = |query: &String| {
+            let value = |of: &str| query.split('&').find_map(|pair| pair.strip_prefix(of));
+            if query.contains("watch=true") {
+                value("resourceVersion=").unwrap_or_default().to_owned()
+            } else {
+                format!("list {}", value("continue=").unwrap_or_default())
+                    .trim_end()
+                    .to_owned()
+            }
+        };
+        queries.iter().map(what).collect()
     }
 
     /// A ConfigMap of a megabyte.

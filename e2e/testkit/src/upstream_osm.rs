@@ -7,10 +7,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use k8s_openapi::api::coordination::v1::Lease;
-use kube::Api;
-use kube::api::DeleteParams;
-use osm_api::names::GO_LEASE;
 use osm_judges::go_module::{Flags, GoModule};
 use osm_judges::upstream_osm_module;
 
@@ -41,7 +37,6 @@ pub async fn program(progress: impl Fn(&str)) -> Result<PathBuf> {
 /// A pod of the upstream OSM. Dropping it kills it.
 #[derive(Debug)]
 pub struct UpstreamOsm {
-    leases: Api<Lease>,
     process: Service,
     _logs: ScratchDir,
 }
@@ -69,11 +64,7 @@ impl UpstreamOsm {
         arguments.extend(more);
         let environment: [(&str, &str); 0] = [];
         let process = Service::spawn(&program, arguments, environment, &logs.path().join("log"))?;
-        Ok(Self {
-            leases: Api::namespaced(plane.admin()?, namespace),
-            process,
-            _logs: logs,
-        })
+        Ok(Self { process, _logs: logs })
     }
 
     /// Waits until it holds its Lease.
@@ -103,16 +94,5 @@ impl UpstreamOsm {
     /// When it does not end.
     pub async fn stop(mut self) -> Result<()> {
         self.process.terminate(DEADLINE).await.map(drop)
-    }
-
-    /// Stops it, and deletes its Lease.
-    ///
-    /// # Errors
-    /// When it does not end, or the Lease is gone already.
-    pub async fn stop_for_good(self) -> Result<()> {
-        let leases = self.leases.clone();
-        self.stop().await?;
-        leases.delete(GO_LEASE, &DeleteParams::default()).await?;
-        Ok(())
     }
 }
